@@ -1,0 +1,125 @@
+"""Which class a `@type` names: one table of built-ins, then the installed packages.
+
+Rules:
+- A built-in is written as "module:Class" and imported when a configuration first names it, so that
+  a start pays only for what it uses.
+- A third party's package adds plugins by entry points of the group `headrace.plugins`; the name of
+  an entry point is the kind's prefix and the plugin's name, as Fluentd names its files:
+
+      [project.entry-points."headrace.plugins"]
+      out_carrier_pigeon = "pigeon.plugin:PigeonOutput"
+
+- A built-in wins over an entry point of the same name: what is installed never changes what a
+  configuration without it meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import ConfError
+from headrace.pipeline.plugin import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP: Final = "headrace.plugins"
+
+PREFIXES: Final[Mapping[str, str]] = {
+    "input": "in",
+    "output": "out",
+    "filter": "filter",
+    "parser": "parser",
+    "formatter": "formatter",
+}
+"""kind -> prefix of its entry points."""
+
+_PLUGINS: Final = "headrace.plugins."
+
+BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
+    "input": {
+        "http": "in_http:HttpInput",
+        "sample": "in_sample:SampleInput",
+        "dummy": "in_sample:SampleInput",
+    },
+    "output": {
+        "http": "out_http:HttpOutput",
+        "stdout": "out_stdout:StdoutOutput",
+        "null": "out_null:NullOutput",
+        "file": "out_file:FileOutput",
+        "copy": "out_copy:CopyOutput",
+        "relabel": "out_relabel:RelabelOutput",
+        "flowcounter_simple": "out_flowcounter_simple:FlowcounterSimpleOutput",
+    },
+    "filter": {
+        "stdout": "filter_stdout:StdoutFilter",
+    },
+    "parser": {
+        "json": "parser_json:JsonParser",
+        "msgpack": "parser_msgpack:MsgpackParser",
+        "none": "parser_none:NoneParser",
+        "ltsv": "parser_ltsv:LtsvParser",
+        "csv": "parser_csv:CsvParser",
+        "tsv": "parser_csv:TsvParser",
+    },
+    "formatter": {
+        "json": "formatter_json:JsonFormatter",
+        "msgpack": "formatter_msgpack:MsgpackFormatter",
+        "single_value": "formatter_single_value:SingleValueFormatter",
+        "ltsv": "formatter_ltsv:LtsvFormatter",
+        "csv": "formatter_csv:CsvFormatter",
+        "tsv": "formatter_csv:TsvFormatter",
+        "out_file": "formatter_out_file:OutFileFormatter",
+        "stdout": "formatter_stdout:StdoutFormatter",
+        "hash": "formatter_hash:HashFormatter",
+    },
+}
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def names(kind: str) -> list[str]:
+    """All names that a `@type` of this kind may have here, sorted."""
+    prefix = PREFIXES[kind] + "_"
+    third = (name.removeprefix(prefix) for name in _installed() if name.startswith(prefix))
+    return sorted({*BUILT_INS[kind], *third})
+
+
+def lookup(kind: str, name: str) -> type[Plugin]:
+    """The class of a plugin; `kind` is one of PREFIXES.
+
+    Raises ConfError for a name nobody has (with the nearest one as the hint), and for a package whose
+    plugin cannot be imported or is none.
+    """
+    built_in = BUILT_INS[kind].get(name)
+    if built_in is not None:
+        module, _, attribute = built_in.partition(":")
+        found = getattr(import_module(_PLUGINS + module), attribute)
+    else:
+        point = _installed().get(f"{PREFIXES[kind]}_{name}")
+        if point is None:
+            raise ConfError(f'unknown {kind} plugin "{name}"', hint=_hint(kind, name))
+        try:
+            found = point.load()
+        except (ImportError, AttributeError) as error:
+            raise ConfError(f'{kind} plugin "{name}" cannot be loaded from {point.value}: {error}') from error
+    if not (isinstance(found, type) and issubclass(found, Plugin)):
+        raise ConfError(f'{kind} plugin "{name}" is not a subclass of headrace.pipeline.plugin.Plugin')
+    return found
+
+
+def _hint(kind: str, name: str) -> str:
+    near = difflib.get_close_matches(name, names(kind), n=1)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    elsewhere = [other for other in PREFIXES if other != kind and name in names(other)]
+    if elsewhere:
+        return f'"{name}" is the name of a plugin of kind {", ".join(elsewhere)}'
+    return "known: " + ", ".join(names(kind))
