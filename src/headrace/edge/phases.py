@@ -1,0 +1,127 @@
+"""The phases of a request, in their order, and the engine that runs them.
+
+A location is compiled to a flat tuple of steps. The engine calls them in order and stays synchronous until one
+returns an awaitable; only then does the request get a coroutine. What a handler returns:
+
+    None        declined: go on with the next step
+    OK (0)      rewrite: the request is complete; access, preaccess: passed, go on; content: answered
+    DONE        answered, or will be: the request is complete (finish() runs if it did not)
+    ERROR       the connection cannot be used any more: it is closed
+    >= 300, 201, 204   that special response (error_page applies); 444, 499 close without an answer
+    other 2xx   the request is complete with that status
+    REDIRECT    internal_redirect() was called: begin again with the new URI
+
+nginx's phases: https://nginx.org/en/docs/dev/development_guide.html#http_phases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from headrace.edge.request import Request
+
+OK: Final = 0
+ERROR: Final = -1
+DONE: Final = -4
+REDIRECT: Final = -100
+REFIND: Final = -101
+"""The URI was rewritten: find the location anew (post_rewrite)."""
+
+POST_READ: Final = "post_read"
+SERVER_REWRITE: Final = "server_rewrite"
+FIND_CONFIG: Final = "find_config"
+REWRITE: Final = "rewrite"
+POST_REWRITE: Final = "post_rewrite"
+PREACCESS: Final = "preaccess"
+ACCESS: Final = "access"
+POST_ACCESS: Final = "post_access"
+PRECONTENT: Final = "precontent"
+CONTENT: Final = "content"
+LOG: Final = "log"
+
+ORDER: Final = (
+    POST_READ,
+    SERVER_REWRITE,
+    FIND_CONFIG,
+    REWRITE,
+    POST_REWRITE,
+    PREACCESS,
+    ACCESS,
+    POST_ACCESS,
+    PRECONTENT,
+    CONTENT,
+    LOG,
+)
+SERVER_PHASES: Final = (POST_READ, SERVER_REWRITE)
+LOCATION_PHASES: Final = (REWRITE, POST_REWRITE, PREACCESS, ACCESS, POST_ACCESS, PRECONTENT, CONTENT)
+PASSING: Final = frozenset({POST_READ, PREACCESS, ACCESS})
+"""Phases in which OK means: passed, go on."""
+
+Result = int | None
+Handler = Callable[["Request"], Result | Awaitable[Result]]
+Step = tuple[str, Handler]
+Steps = tuple[Step, ...]
+
+
+def run(request: Request, steps: Steps, index: int = 0) -> Coroutine[Any, Any, None] | None:
+    """Run the steps from index on, and what they lead to, until the request is complete.
+
+    Returns a coroutine for the rest when a handler has to wait. Raises nothing: what a handler raises is
+    logged and becomes the status of its HttpError, or 500.
+    """
+    while True:
+        code: Result | Awaitable[Result] = None
+        try:
+            for i in range(index, len(steps)):
+                phase, handler = steps[i]
+                request.phase = phase
+                code = handler(request)
+                if code is None:
+                    continue
+                if type(code) is not int:
+                    return _wait(request, steps, i, code)  # type: ignore[arg-type]
+                if code == OK and phase in PASSING:
+                    code = None
+                    continue
+                break
+        except Exception as error:  # noqa: BLE001 - a fault of one handler must not end the worker
+            code = _fault(request, error)
+        assert code is None or isinstance(code, int)
+        following = request.complete(code)
+        if following is None:
+            return None
+        steps, index = following, 0
+
+
+async def _wait(request: Request, steps: Steps, index: int, result: Awaitable[Result]) -> None:
+    phase = steps[index][0]
+    try:
+        code = await result
+    except Exception as error:  # noqa: BLE001 - as in run()
+        code = _fault(request, error)
+    following: Steps | None
+    if code is None or (code == OK and phase in PASSING):
+        following, index = steps, index + 1
+    else:
+        following, index = request.complete(code), 0
+    if following is not None:
+        rest = run(request, following, index)
+        if rest is not None:
+            await rest
+
+
+def _fault(request: Request, error: Exception) -> int:
+    if isinstance(error, HttpError):
+        request.log_error(4, error.message.encode("utf-8", "surrogateescape"))
+        if error.close:
+            request.exchange.keep_alive = False
+        return error.status
+    request.log_fault(error)
+    return 500

@@ -1,0 +1,319 @@
+"""One request on its way through the phases, and its answer.
+
+Two states matter for the answer: `header_sent` (the header is decided; filters have run) and whether bytes have
+gone to the exchange. Between the two, small output waits (postpone_output), so that an answer which is complete
+by then leaves in one write. Attributes have defaults on the class: a request that is answered at once sets few.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.edge import phases
+from headrace.edge.body import discard_body, read_body
+from headrace.edge.headers import HeadersIn, HeadersOut
+from headrace.edge.special import complete
+
+if TYPE_CHECKING:
+    from headrace.core.http1.server import Exchange
+    from headrace.edge.location import Location
+    from headrace.edge.server import Server
+
+live: Final[dict[int, Request]] = {}
+"""Requests by the integer handle that stands for them where no Python object may go (Lua)."""
+
+_ids = itertools.count(1)
+
+BodyFilterState = dict[str, Any]
+
+
+class Request:
+    """What handlers, variables, filters and logs see.
+
+    uri: normalised path (decoded, dots resolved), args: the query string as sent; both bytes.
+    status: of the answer, 0 until something sets it. content_type: of the answer; None means by the URI's
+    extension (types, default_type), b"" means none. content_length: of the answer's body in bytes, None when it is
+    not known beforehand. body: the request body once read_body() has run (None when it went to body_file).
+    """
+
+    phase: str = phases.POST_READ
+    status: int = 0
+    content_type: bytes | None = None
+    content_length: int | None = None
+    last_modified: float | None = None
+    header_sent: bool = False
+    finished: bool = False
+    internal: bool = False
+    header_only: bool = False
+    redirects: int = 0
+    error_page: int = 0
+    uri_changed: bool = False
+    rewrites: int = 0
+    captures: Sequence[bytes | None] = ()
+    body: bytes | None = None
+    body_read: bool = False
+    body_file: str | None = None
+    limit_body: int | None = None
+    head_size: int = 0
+    header_filtered: bool = False
+    chunked: bool = False
+    started: bool = False
+    lua: Any = None
+    python: Any = None
+    keep_buffered: bool = False
+    target: tuple[bytes, bytes | None] | None = None
+    filter_state: BodyFilterState | None = None
+    _id: int = 0
+    _head: bytes = b""
+    _headers_out: HeadersOut | None = None
+    _headers_in: HeadersIn | None = None
+    _vars: dict[bytes, bytes] | None = None
+    _cleanups: list[Callable[[], None]] | None = None
+    _pending: list[bytes] | None = None
+    _pending_size: int = 0
+
+    def __init__(self, exchange: Exchange, server: Server, uri: bytes, args: bytes) -> None:
+        self.exchange = exchange
+        self.server = server
+        self.location: Location = server.location
+        self.method: bytes = exchange.head.method
+        self.uri = uri
+        self.args = args
+
+    # what others hold of a request
+
+    @property
+    def id(self) -> int:
+        """An integer that stands for this request in `live` until it ends."""
+        if not self._id:
+            self._id = next(_ids)
+            live[self._id] = self
+        return self._id
+
+    def on_cleanup(self, callback: Callable[[], None]) -> None:
+        """Call back when the request has ended and is logged (last registered first)."""
+        if self._cleanups is None:
+            self._cleanups = []
+        self._cleanups.append(callback)
+
+    # headers
+
+    @property
+    def headers_out(self) -> HeadersOut:
+        """The header fields of the answer without Content-Type, Content-Length, Server, Date, Connection."""
+        if self._headers_out is None:
+            self._headers_out = HeadersOut()
+        return self._headers_out
+
+    def header_in(self, name: bytes) -> bytes | None:
+        """A header field of the request; the name in lower case."""
+        if self._headers_in is not None:
+            return self._headers_in.get(name)
+        return self.exchange.head.header(name)
+
+    def headers_in(self) -> list[tuple[bytes, bytes]]:
+        """All header fields of the request, in order, names as sent."""
+        if self._headers_in is not None:
+            return self._headers_in.fields
+        return self.exchange.head.headers()
+
+    def change_headers_in(self) -> HeadersIn:
+        """The header fields of the request, to be changed."""
+        if self._headers_in is None:
+            self._headers_in = HeadersIn(self.exchange)
+        return self._headers_in
+
+    # variables
+
+    def var(self, name: bytes) -> bytes | None:
+        """The value of a variable by its name without `$`; None when unknown or not set."""
+        getter = self.server.variables.find(name)
+        return getter(self) if getter else None
+
+    def set_var(self, name: bytes, value: bytes) -> None:
+        """Set a variable. Raises KeyError when no directive declares it, ValueError when it cannot be changed."""
+        self.server.variables.setter(name)(self, value)
+
+    def get_slot(self, name: bytes) -> bytes | None:
+        """The stored value of a variable made by `set`, a named capture or a map."""
+        return self._vars.get(name) if self._vars is not None else None
+
+    def set_slot(self, name: bytes, value: bytes) -> None:
+        """Store the value of a variable made by `set`, a named capture or a map."""
+        if self._vars is None:
+            self._vars = {}
+        self._vars[name] = value
+
+    # the answer
+
+    def send_header(self) -> None:
+        """Decide the header: header filters run, later changes of headers have no effect. Bytes may still wait."""
+        if self.header_sent:
+            return
+        self.header_sent = True
+        self._head = self.location.responder.head(self)
+
+    def output(self, data: bytes) -> None:
+        """Send a part of the body (and the header first). Small parts wait until flush(), finish(), or enough."""
+        if self.finished:
+            return
+        if not self.header_sent:
+            self.send_header()
+        filters = self.location.body_filters
+        if filters and self.header_filtered:
+            data = self.location.responder.filter_body(self, data, last=False)
+        if not data or self.header_only:
+            return
+        if self._pending is None:
+            self._pending = [data]
+        else:
+            self._pending.append(data)
+        self._pending_size += len(data)
+        if self._pending_size >= self.location.postpone_output and not self.keep_buffered:
+            self.push()
+
+    def output_file(self, fd: int, offset: int, length: int) -> None:
+        """Send a part of an open file; fd is dup'ed by the chain or must stay open until the request ends."""
+        if not self.header_sent:
+            self.send_header()
+        if self.header_only or not length:
+            return
+        self.push()
+        self.exchange.send_file(fd, offset, length)
+
+    def respond(self, status: int, body: bytes, content_type: bytes | None = None) -> None:
+        """Answer completely with a body that is at hand, and end the request."""
+        self.status = status
+        self.content_length = len(body)
+        if content_type is not None:
+            self.content_type = content_type
+        self.send_header()
+        if self._pending is None and not self.location.body_filters:
+            self.finished = True
+            head = self._head
+            self.head_size = len(head)
+            self.started = True
+            self.exchange.respond(head, b"" if self.header_only else body)
+            self.end()
+            return
+        if body:
+            self.keep_buffered = True
+            self.output(body)
+        self.finish()
+
+    def push(self) -> None:
+        """Hand header and pending body to the exchange: from here on they are on their way."""
+        if not self.header_sent:
+            self.send_header()
+        exchange = self.exchange
+        if not self.started:
+            self.started = True
+            self.head_size = len(self._head)
+            exchange.start_response(self._head, framing=self.framing)
+        if self._pending:
+            pending, self._pending, self._pending_size = self._pending, None, 0
+            exchange.send(pending[0] if len(pending) == 1 else b"".join(pending))
+
+    @property
+    def framing(self) -> str:
+        """How the end of the body is marked (RFC 9112 6.3), in the words of core.http1.server."""
+        if self.header_only:
+            return "none"
+        if self.chunked:
+            return "chunked"
+        return "length" if self.content_length is not None else "close"
+
+    async def flush(self) -> None:
+        """Send everything so far; returns when it is in the kernel. Raises Timeout, ConnectionFailed."""
+        self.push()
+        await self.exchange.drain(self.location.send_timeout)
+
+    def finish(self) -> None:
+        """End the answer and the request; does nothing the second time."""
+        if self.finished:
+            return
+        if not self.header_sent:
+            self.send_header()
+        if self.location.body_filters and self.header_filtered:
+            self.location.responder.filter_last(self)
+        self.finished = True
+        exchange = self.exchange
+        if self.started:
+            self.push()
+            exchange.finish()
+        else:
+            pending = self._pending
+            data = b"" if not pending else pending[0] if len(pending) == 1 else b"".join(pending)
+            if self.chunked:
+                data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
+            self._pending = None
+            self.started = True
+            self.head_size = len(self._head)
+            exchange.respond(self._head, data)
+        self.end()
+
+    def end(self) -> None:
+        """Run the log phase and the cleanups when the answer is in the kernel."""
+        self.location.responder.end(self)
+
+    def run_cleanups(self) -> None:
+        """Forget the handle and call the cleanups; called once, after the log phase."""
+        if self._id:
+            live.pop(self._id, None)
+        cleanups = self._cleanups
+        if cleanups:
+            self._cleanups = None
+            for callback in reversed(cleanups):
+                try:
+                    callback()
+                except Exception as error:  # noqa: BLE001 - the others must run too
+                    self.log_fault(error)
+
+    def complete(self, code: int | None) -> phases.Steps | None:
+        """Act on the code a phase ended with; returns the steps to run when the request begins again."""
+        if (code == 0 or code == phases.DONE) and code is not None:
+            if not self.finished:
+                self.finish()
+            return None
+        return complete(self, code)
+
+    # going elsewhere
+
+    def internal_redirect(self, uri: bytes, args: bytes | None = None) -> int:
+        """Begin again with another URI (decoded and normalised by the caller), or with `@name`.
+
+        args None keeps the query string. Returns the code that the handler has to return.
+        """
+        self.target = (uri, args)
+        return phases.REDIRECT
+
+    def change_uri(self, uri: bytes, *, jump: bool = False) -> None:
+        """Rewrite the URI; jump: the location is searched anew after the rewrite phase."""
+        self.uri = uri
+        if jump:
+            self.uri_changed = True
+
+    # request body (edge.body)
+
+    def read_body(self) -> Awaitable[None] | None:
+        """Read the whole request body into `body`, or into `body_file` past client_body_buffer_size.
+
+        None: it is there already. Raises HttpError 413, 400, 408 in the call or in the awaitable.
+        """
+        return read_body(self)
+
+    def discard_body(self) -> None:
+        """Let the connection read and forget the request body."""
+        discard_body(self)
+
+    # error log
+
+    def log_error(self, level: int, message: bytes) -> None:
+        """A line in the error log, with the client, server and request behind it. level as in edge.log."""
+        self.location.error_log.request_line(self, level, message)
+
+    def log_fault(self, error: BaseException) -> None:
+        """A fault of ours, with its traceback, at level error."""
+        self.location.error_log.fault(self, error)
