@@ -1,0 +1,191 @@
+"""What the HTTP/1 codec tells its caller: heads, body bytes, the end of a message.
+
+A body piece is a plain `bytes` object, so the events of one message are
+`RequestHead | ResponseHead`, then any number of `bytes`, then one `EndOfMessage`.
+
+A head keeps the bytes that came and one lower-cased copy. Looking a field up is a `find` in that
+copy; lists are made only when somebody asks. A head is never changed after it was parsed.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FIELD = re.compile(rb"([^\r\n:]*):[ \t]*([^\r\n]*)")
+
+# RFC 9110 5.3 joins repeated fields with a comma; cookies are the exception (RFC 6265 5.4, RFC 9113 8.2.3).
+_JOINERS = {b"cookie": b"; "}
+
+
+class _Fields:
+    """Lookup in a block of field lines, shared by both kinds of head.
+
+    `_fields` holds the valid lines with the start line before them; `_low` is the same in lower case.
+    """
+
+    __slots__ = ("_fields", "_list", "_low", "header_start", "raw")
+
+    raw: bytes
+    header_start: int
+    _fields: bytes
+    _low: bytes
+    _list: list[tuple[bytes, bytes]] | None
+
+    def header(self, name: bytes) -> bytes | None:
+        """Value of the field `name` (lower case), repeated lines joined as RFC 9110 5.3 says; None without one."""
+        low = self._low
+        key = b"\n" + name + b":"
+        at = low.find(key)
+        if at < 0:
+            return None
+        value = self._value(at + len(key))
+        at = low.find(key, at + 1)
+        if at < 0:
+            return value
+        values = [value]
+        while at >= 0:
+            values.append(self._value(at + len(key)))
+            at = low.find(key, at + 1)
+        return _JOINERS.get(name, b", ").join(values)
+
+    def header_all(self, name: bytes) -> list[bytes]:
+        """Every value of the field `name` (lower case), in order."""
+        low = self._low
+        key = b"\n" + name + b":"
+        values = []
+        at = low.find(key)
+        while at >= 0:
+            values.append(self._value(at + len(key)))
+            at = low.find(key, at + 1)
+        return values
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All valid fields in order, names in their original case. The list is shared: do not change it."""
+        fields = self._list
+        if fields is None:
+            found = _FIELD.findall(self._fields, self.header_start)
+            fields = self._list = [(name, value.rstrip(b" \t")) for name, value in found]
+        return fields
+
+    def _value(self, start: int) -> bytes:
+        fields = self._fields
+        return fields[start : fields.index(b"\n", start)].strip(b" \t\r")
+
+
+class RequestHead(_Fields):
+    """The request line and the header fields of one request.
+
+    method, target: as sent. For the absolute form (RFC 9112 3.2.2) target is the part from the path on.
+    version: 9, 10 or 11. HTTP/1.2 and later minor versions count as 11; 9 is `GET /path` without a version.
+    raw: every byte of the head, request line and empty line included (nothing is normalised).
+    header_start: where in `raw` the first field begins.
+    content_length: bytes of the body, None without the field. chunked: the body has chunked framing.
+    keep_alive: the client wants the connection to stay open. expect_continue: it waits for a 100 answer.
+    host: the host wanted, with its port when one was sent: from the absolute form, else from the Host
+    field; b"" when an HTTP/1.0 client names none.
+    """
+
+    __slots__ = (
+        "chunked",
+        "content_length",
+        "expect_continue",
+        "host",
+        "keep_alive",
+        "method",
+        "target",
+        "version",
+    )
+
+    method: bytes
+    target: bytes
+    version: int
+    content_length: int | None
+    chunked: bool
+    keep_alive: bool
+    expect_continue: bool
+    host: bytes
+
+    @classmethod
+    def partial(cls, raw: bytes) -> RequestHead:
+        """A stand-in for a head that could not be parsed: raw bytes only, so that logs can show them."""
+        head = cls.__new__(cls)
+        line, newline, _ = raw.partition(b"\n")
+        words = line.split()
+        head.raw = raw
+        head.header_start = len(line) + len(newline)
+        head._fields = head._low = line + b"\n"
+        head._list = []
+        head.method = words[0] if len(words) > 1 and words[0].isalpha() else b""
+        head.target = words[1] if len(words) > 1 else b""
+        head.version = 11
+        head.content_length = None
+        head.chunked = head.keep_alive = head.expect_continue = False
+        head.host = b""
+        return head
+
+    @property
+    def request_line(self) -> bytes:
+        """The request line as sent, without its line end."""
+        return self.raw[: self.raw.find(b"\n")].rstrip(b"\r") if b"\n" in self.raw else self.raw
+
+    @property
+    def has_body(self) -> bool:
+        """Whether body bytes follow the head."""
+        return self.chunked or bool(self.content_length)
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method!r} {self.target[:80]!r} {self.version}>"
+
+
+class ResponseHead(_Fields):
+    """The status line and the header fields of one response.
+
+    version: 10 or 11. status: 100 to 999. reason: may be empty.
+    content_length: as sent, None without the field; chunked: the body has chunked framing.
+    bodyless: no body follows whatever the fields say (RFC 9112 6.3: HEAD, 1xx, 204, 304).
+    until_close: the body ends with the connection. keep_alive: the connection may carry another request
+    once the message was read to its end.
+    """
+
+    __slots__ = (
+        "bodyless",
+        "chunked",
+        "content_length",
+        "keep_alive",
+        "reason",
+        "status",
+        "until_close",
+        "version",
+    )
+
+    status: int
+    reason: bytes
+    version: int
+    content_length: int | None
+    chunked: bool
+    bodyless: bool
+    until_close: bool
+    keep_alive: bool
+
+    def __repr__(self) -> str:
+        return f"<ResponseHead {self.status} {self.reason!r}>"
+
+
+class EndOfMessage:
+    """The message is whole. trailers: the trailer fields (chunked framing only), framing fields left out."""
+
+    __slots__ = ("trailers",)
+
+    def __init__(self, trailers: list[tuple[bytes, bytes]] | None = None) -> None:
+        self.trailers: list[tuple[bytes, bytes]] = trailers or []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EndOfMessage) and other.trailers == self.trailers
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+
+    def __repr__(self) -> str:
+        return f"<EndOfMessage {self.trailers!r}>"
+
+
+Event = RequestHead | ResponseHead | bytes | EndOfMessage
