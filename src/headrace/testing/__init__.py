@@ -1,0 +1,1 @@
+"""What tests use, ours and those of plugins: a fake clock, fake sockets, processes, a pytest plugin."""

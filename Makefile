@@ -1,0 +1,59 @@
+# Everything a newcomer, a maintainer and CI run. `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.headrace-setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup servers lint test demo bench lock clean
+
+help:
+	@echo "make setup   environment in .venv, from requirements.lock with hashes"
+	@echo "make test    setup, the peers the tests talk to, lint, types, import rules, tests"
+	@echo "make demo    receiver, sender and gateway with live figures, for some seconds"
+	@echo "make bench   we and the originals side by side, JSON in bench/results/"
+	@echo "make lock    write requirements.lock anew from pyproject.toml"
+	@echo "make clean   remove what the targets above made"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+servers:
+	scripts/install-servers.sh
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup servers lint
+	$(BIN)/python -m pytest
+
+demo: setup
+	$(BIN)/python bench/demo.py
+
+bench: setup servers
+	$(BIN)/python bench/run.py
+
+# No index URL, link or option of this machine may end in the file: it must install from any mirror.
+# pip-compile does not read dependency groups, so the dev group and the build
+# requirements go to it as a file of their own.
+lock:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
+	mkdir -p build
+	$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+	  print(*t["dependency-groups"]["dev"], *t["build-system"]["requires"], sep="\n")' > build/development.in
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-emit-options --no-emit-trusted-host \
+	  --output-file requirements.lock pyproject.toml build/development.in
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache bench/results

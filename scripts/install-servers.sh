@@ -1,0 +1,45 @@
+#!/bin/sh
+# The programs that tests and benchmarks talk to. Installs only what is missing, and only as root;
+# elsewhere it names what is missing and goes on (the tests that need it are skipped, or fail when
+# HEADRACE_NO_SKIP=1).
+set -eu
+
+missing=""
+want() { # want PACKAGE FILE...: the package is there when one of the files is
+    package=$1
+    shift
+    for file; do
+        for found in $file; do
+            [ -e "$found" ] && return 0
+        done
+    done
+    missing="$missing $package"
+}
+
+want nginx-light /usr/sbin/nginx
+want libnginx-mod-http-lua /usr/lib/nginx/modules/ngx_http_lua_module.so
+want wrk /usr/bin/wrk
+want strace /usr/bin/strace
+want curl /usr/bin/curl
+want redis-server /usr/bin/redis-server
+want gcc /usr/bin/gcc
+want libc6-dev /usr/include/stdio.h
+want make /usr/bin/make
+want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "not installed (needs root and apt):$missing" >&2
+    exit 0
+fi
+export DEBIAN_FRONTEND=noninteractive
+# Packages must not start their servers: the tests start their own on free ports.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq || true
+# shellcheck disable=SC2086
+apt-get install -y -qq --no-install-recommends $missing
