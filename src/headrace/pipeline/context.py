@@ -1,0 +1,213 @@
+"""What a plugin gets of the pipeline around it, and how nested plugins are made.
+
+A `Context` belongs to one pipeline of one worker. It exists while the configuration is built (then it
+collects problems) and while it runs (then `clock`, `loop` and `sockets` are set).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from headrace.conf.params import Problems, near_miss, reserved
+from headrace.errors import ConfError, Error
+from headrace.pipeline.files import Files
+from headrace.pipeline.plugin import LEVELS, Filter, Formatter, Output, Parser, Plugin, Source
+from headrace.pipeline.router import ErrorDesk, Router
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable, Mapping
+
+    from headrace.conf.tree import Directive
+    from headrace.core.clock import Clock
+    from headrace.errors import Place
+
+    Lookup = Callable[[str, str], type[Plugin]]
+    """(kind, name) -> class; raises ConfError with a hint. Kinds: input output filter parser formatter buffer."""
+
+P = TypeVar("P", bound=Plugin)
+
+BASES: dict[str, type[Plugin]] = {
+    "input": Source,
+    "output": Output,
+    "filter": Filter,
+    "parser": Parser,
+    "formatter": Formatter,
+    "buffer": Plugin,
+}
+
+
+@dataclass
+class Settings:
+    """What the process tells a pipeline; <system> may change it.
+
+    root_dir: where plugins with an `@id` keep their data. dir_mode, file_mode: permissions of what is made.
+    """
+
+    worker_id: int = 0
+    workers: int = 1
+    root_dir: str | None = None
+    hostname: str = "localhost"
+    dir_mode: int = 0o755
+    file_mode: int = 0o644
+    log_level: str = "info"
+    backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
+
+
+@dataclass
+class Context:
+    """The pipeline as a plugin sees it."""
+
+    lookup: Lookup
+    problems: Problems
+    settings: Settings = field(default_factory=Settings)
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("headrace.pipeline"))
+    files: Files = field(default_factory=Files)
+
+    def __post_init__(self) -> None:
+        self.desk = ErrorDesk(self.log)
+        self.root = Router("@ROOT", self.desk, self.log)
+        self.labels: dict[str, Router] = {"@ROOT": self.root}
+        self.plugins: list[Plugin] = []
+        """Every plugin of the pipeline in the order of making, nested ones before their owner."""
+        self.sockets: Mapping[str, socket.socket] = {}
+        self.claimed: dict[str, str] = {}
+        """Directory of a buffer -> the plugin that owns it."""
+        self._clock: Clock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ids: dict[str, Place | None] = {}
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def clock(self) -> Clock:
+        """The only source of time; from `start` on."""
+        assert self._clock is not None, "the pipeline has not started"
+        return self._clock
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The worker's loop; from `start` on."""
+        assert self._loop is not None, "the pipeline has not started"
+        return self._loop
+
+    @property
+    def worker_id(self) -> int:
+        """Number of this worker, from 0."""
+        return self.settings.worker_id
+
+    @property
+    def hostname(self) -> str:
+        """Name of this machine."""
+        return self.settings.hostname
+
+    def run_on(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
+        """Give the pipeline its loop, clock and open listeners."""
+        self._loop = loop
+        self._clock = clock
+        self.sockets = sockets
+
+    def label(self, name: str, place: Place | None = None) -> Router:
+        """Return the router of a label; an unknown one is reported, and the top level returned."""
+        router = self.labels.get(name)
+        if router is None:
+            self.problems.error(f'label "{name}" is not defined', place, hint=near_miss(name, self.labels))
+            return self.root
+        return router
+
+    def make(
+        self,
+        kind: str,
+        directive: Directive,
+        *,
+        default_type: str | None = None,
+        router: Router | None = None,
+        primary: Output | None = None,
+    ) -> Any:
+        """Make, configure and provision the plugin a section describes; None when it is wrong (and reported).
+
+        default_type: where the section has no `@type`. router: where it stands (top level by default).
+        primary: the output whose <secondary> this is. Typed as Any: the caller knows the kind it asked for.
+        """
+        type_name = reserved(directive, "@type") or default_type
+        if type_name is None:
+            self.problems.error(f"<{directive.name}> needs an @type", directive.place)
+            return None
+        try:
+            cls = self.lookup(kind, type_name)
+        except ConfError as error:
+            self.problems.error(error.message, error.place or directive.place, hint=error.hint)
+            return None
+        return self.adopt(cls, directive, type_name=type_name, router=router, primary=primary)
+
+    def make_default(self, kind: str, type_name: str, owner: Plugin, name: str, **options: Any) -> Any:
+        """Make a nested plugin for a section that is absent: with its defaults, placed where the owner stands."""
+        assert owner.directive is not None
+        place = owner.directive
+        empty = type(place)(name, (), place.file, place.line, block=())
+        return self.make(kind, empty, default_type=type_name, **options)
+
+    def adopt(
+        self,
+        cls: type[P],
+        directive: Directive,
+        *,
+        type_name: str,
+        router: Router | None = None,
+        primary: Output | None = None,
+    ) -> P | None:
+        """Configure and provision a plugin of a known class; None when it is wrong (and reported)."""
+        problems = self.problems
+        before = len(problems.errors)
+        plugin = cls()
+        plugin.configure(directive, problems)
+        if len(problems.errors) > before:
+            return None
+        plugin.context = self
+        plugin.router = router or self.root
+        self._name(plugin, type_name)
+        label = getattr(plugin, "label_", None)
+        if isinstance(label, str) and isinstance(plugin, Source):
+            plugin.router = self.label(label, plugin.place_of("@label"))
+        if isinstance(plugin, Output):
+            self._wire(plugin, primary)
+        try:
+            plugin.provision(self)
+        except Error as error:
+            place = error.place if isinstance(error, ConfError) else None
+            problems.error(error.message, place or directive.place, hint=getattr(error, "hint", ""))
+        if isinstance(plugin, Output) and plugin.runner is not None:
+            plugin.runner.check_placeholders(plugin)
+        if len(problems.errors) > before:
+            return None
+        self.plugins.append(plugin)
+        return plugin
+
+    def _name(self, plugin: Plugin, type_name: str) -> None:
+        if plugin.id_ is not None:
+            if plugin.id_ in self._ids:
+                self.problems.error(
+                    f'@id "{plugin.id_}" is used twice', plugin.place_of("@id"), hint=f"first {self._ids[plugin.id_]}"
+                )
+            self._ids[plugin.id_] = plugin.place_of("@id")
+            plugin.plugin_id = plugin.id_
+        else:
+            stem = f"{plugin.kind}_{type_name}"
+            number = self._numbers[stem] = self._numbers.get(stem, 0) + 1
+            plugin.plugin_id = f"{stem}.{number}"
+        plugin.log = logging.getLogger(f"{self.log.name}.{plugin.plugin_id}")
+        if plugin.log_level is not None:
+            plugin.log.setLevel(LEVELS[plugin.log_level])
+
+    def _wire(self, plugin: Output, primary: Output | None) -> None:
+        # The runner knows buffers and lanes; importing it above would make a circle with the base classes.
+        from headrace.pipeline.runner import wire  # noqa: PLC0415
+
+        wire(plugin, self, primary)
+
+
+def of_kind(plugins: list[Plugin], cls: type[P]) -> list[P]:
+    """Return the plugins of one base class."""
+    return [cast("P", plugin) for plugin in plugins if isinstance(plugin, cls)]

@@ -1,0 +1,271 @@
+"""Events: what a record is, and how batches of them travel.
+
+An event is (time, record): time is an integer of nanoseconds since the epoch, the record a dict with
+string keys as a rule. Events travel as a `Batch`, unpacked (a list) or packed (msgpack entries
+`[EventTime, record]` one after the other, the stream of Fluentd's Forward Protocol v1); each form is
+made from the other when somebody first asks for it, so a forwarded batch that nothing looks into is
+never decoded.
+
+Packing loses nothing:
+- bytes that are not UTF-8 inside a msgpack string come back by surrogateescape;
+- keys may be integers; unknown extension types stay `msgpack.ExtType`;
+- an EventTime inside a record stays an `EventTime`, an int subclass, and is packed as one;
+- an integer beyond 64 bits is packed as extension type BIGINT (sign byte, then the magnitude, big
+  endian, no leading zero); any other payload of that type stays an ExtType.
+Unpacking refuses what is truncated, nested deeper than 1,024 or announces more elements than it has
+bytes, by ValueError.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Record = dict[Any, Any]
+Event = tuple[int, Record]
+
+NS: Final = 1_000_000_000
+BIGINT: Final = 0x48
+"""Extension type of an integer that msgpack cannot hold."""
+
+_EVENT_TIME: Final = 0
+_ENTRY_HEAD: Final = b"\x92\xd7\x00"
+"""A pair, whose first member is an 8-byte extension of type 0."""
+_pack_head: Final = struct.Struct(">3sII").pack
+_unpack_time: Final = struct.Struct(">II").unpack
+_pack_time: Final = struct.Struct(">II").pack
+
+
+class EventTime(int):
+    """Nanoseconds since the epoch that were an EventTime on the wire; packed as one again."""
+
+    __slots__ = ()
+
+
+_PLAIN: Final[tuple[Any, ...]] = (dict, list, str, bytes, float)
+
+
+def _to_wire(value: Any) -> Any:
+    """What msgpack's own types cannot express: called by the packer for everything it refuses."""
+    if isinstance(value, EventTime):
+        seconds, nanoseconds = divmod(value, NS)
+        return msgpack.ExtType(_EVENT_TIME, _pack_time(seconds, nanoseconds))
+    if isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, int):
+        if -(1 << 63) <= value < 1 << 64:
+            return int(value)
+        magnitude = abs(value)
+        sign = b"\x01" if value < 0 else b"\x00"
+        return msgpack.ExtType(BIGINT, sign + magnitude.to_bytes((magnitude.bit_length() + 7) // 8, "big"))
+    for plain in _PLAIN:
+        if isinstance(value, plain):
+            return plain(value)
+    if isinstance(value, (tuple, set, frozenset)):
+        return list(value)
+    raise TypeError(f"a record cannot hold {type(value).__name__}")
+
+
+def _from_wire(code: int, data: bytes) -> Any:
+    if code == _EVENT_TIME and len(data) == 8:
+        seconds, nanoseconds = _unpack_time(data)
+        if nanoseconds < NS:
+            return EventTime(seconds * NS + nanoseconds)
+    elif code == BIGINT and len(data) > 8 and data[0] < 2 and data[1]:
+        magnitude = int.from_bytes(data[1:], "big")
+        value = -magnitude if data[0] else magnitude
+        if not -(1 << 63) <= value < 1 << 64:
+            return value
+    return msgpack.ExtType(code, data)
+
+
+# strict_types sends subclasses (EventTime above all) through _to_wire instead of packing them as their base.
+_pack: Final = msgpack.Packer(
+    use_bin_type=True, unicode_errors="surrogateescape", strict_types=True, default=_to_wire
+).pack
+
+
+def pack_value(value: object) -> bytes:
+    """One value as msgpack. Raises ValueError, TypeError or OverflowError for what cannot be packed."""
+    packed: bytes = _pack(value)
+    return packed
+
+
+def pack_event(time: int, record: Record) -> bytes:
+    """One entry `[EventTime, record]`; a time outside EventTime's range (1970 to 2106) is a Timestamp."""
+    seconds, nanoseconds = divmod(time, NS)
+    if 0 <= seconds < 1 << 32:
+        entry: bytes = _pack_head(_ENTRY_HEAD, seconds, nanoseconds) + _pack(record)
+        return entry
+    stamp = msgpack.Timestamp.from_unix_nano(time)
+    return b"\x92" + bytes(msgpack.packb(stamp)) + bytes(_pack(record))
+
+
+def unpacker(data: bytes) -> msgpack.Unpacker:
+    """Return an unpacker over untrusted data; it never makes a container larger than the data."""
+    source = msgpack.Unpacker(
+        raw=False,
+        unicode_errors="surrogateescape",
+        strict_map_key=False,
+        ext_hook=_from_wire,
+        max_buffer_size=max(len(data), 1),
+    )
+    source.feed(data)
+    return source
+
+
+def unpack_value(data: bytes) -> Any:
+    """One value; the inverse of `pack_value`. Raises ValueError when it is malformed or not alone."""
+    source = unpacker(data)
+    try:
+        value = source.unpack()
+    except (msgpack.OutOfData, TypeError, RecursionError) as error:
+        raise ValueError("malformed msgpack") from error
+    if source.tell() != len(data):
+        raise ValueError("bytes after the msgpack value")
+    return value
+
+
+def event_time(value: object) -> int:
+    """Nanoseconds of a time as it came from the wire: EventTime, Timestamp, or seconds as a number.
+
+    Raises ValueError for anything else, not a number and infinity included.
+    """
+    if isinstance(value, EventTime):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * NS
+    if isinstance(value, float):
+        if value - value != 0.0:
+            raise ValueError("an event time that is not finite")
+        seconds = int(value // 1)
+        return seconds * NS + round((value - seconds) * NS)
+    if isinstance(value, msgpack.Timestamp):
+        return int(value.to_unix_nano())
+    if isinstance(value, msgpack.ExtType) and value.code == _EVENT_TIME and len(value.data) == 8:
+        seconds, nanoseconds = _unpack_time(value.data)
+        return int(seconds) * NS + int(nanoseconds)
+    raise ValueError(f"an event time cannot be {type(value).__name__}")
+
+
+def unpack_events(data: bytes) -> list[Event]:
+    """Decode the events of a packed stream. Raises ValueError for anything but whole entries `[time, map]`."""
+    source = unpacker(data)
+    events: list[Event] = []
+    add = events.append
+    try:
+        for time, record in source:
+            if type(record) is not dict:
+                raise ValueError("a record must be a map")
+            add((int(time) if type(time) is EventTime else event_time(time), record))
+    except (TypeError, RecursionError) as error:
+        raise ValueError("malformed msgpack in a stream of events") from error
+    if source.tell() != len(data):
+        raise ValueError("the stream of events is cut short")
+    return events
+
+
+def count_packed(data: bytes) -> int:
+    """How many entries a packed stream holds, without decoding them.
+
+    Raises ValueError unless every entry is whole and a pair whose second member is a map.
+    """
+    source = unpacker(data)
+    size = len(data)
+    count = 0
+    try:
+        while source.tell() < size:
+            if source.read_array_header() != 2:
+                raise ValueError("an entry must be a pair")
+            source.skip()
+            at = source.tell()
+            first = data[at] if at < size else 0
+            if not (0x80 <= first <= 0x8F or first in {0xDE, 0xDF}):
+                raise ValueError("a record must be a map")
+            source.skip()
+            count += 1
+    except (msgpack.OutOfData, msgpack.UnpackException, TypeError) as error:
+        raise ValueError("the stream of events is malformed or cut short") from error
+    return count
+
+
+class Batch:
+    """Some events of one tag, on their way. Neither the list nor its records may be changed by a reader.
+
+    A filter that changes records makes new ones: another branch of the way may hold the same batch.
+    """
+
+    __slots__ = ("_events", "_packed", "count")
+
+    def __init__(self, events: Sequence[Event] | None, packed: bytes | None, count: int) -> None:
+        self._events = events
+        self._packed = packed
+        self.count = count
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Batch:
+        """Return a batch of events (nanoseconds, record)."""
+        return cls(events, None, len(events))
+
+    @classmethod
+    def one(cls, time: int, record: Record) -> Batch:
+        """Return a batch of one event."""
+        return cls(((time, record),), None, 1)
+
+    @classmethod
+    def from_packed(cls, data: bytes, count: int | None = None) -> Batch:
+        """Return a batch of a packed stream; without `count` the entries are counted and checked (ValueError).
+
+        A count that came from outside is not to be trusted: leave it away.
+        """
+        return cls(None, data, count_packed(data) if count is None else count)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the packed form exists already."""
+        return self._packed is not None
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether the list exists already."""
+        return self._events is not None
+
+    def events(self) -> Sequence[Event]:
+        """Return the events, decoded once. Raises ValueError for a malformed stream."""
+        events = self._events
+        if events is None:
+            events = self._events = unpack_events(self._packed or b"")
+            self.count = len(events)
+        return events
+
+    def packed(self) -> bytes:
+        """Return the packed stream, encoded once. Raises ValueError, TypeError, OverflowError for a bad record."""
+        packed = self._packed
+        if packed is None:
+            events = self._events or ()
+            if len(events) == 1:
+                packed = pack_event(*events[0])
+            else:
+                packed = b"".join([pack_event(time, record) for time, record in events])
+            self._packed = packed
+        return packed
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        form = "packed" if self._events is None else "unpacked"
+        return f"<Batch of {self.count}, {form}>"
+
+
+def joined(batches: Iterable[Batch]) -> Batch:
+    """One batch with the events of several, in order."""
+    events: list[Event] = []
+    for batch in batches:
+        events.extend(batch.events())
+    return Batch.of(events)

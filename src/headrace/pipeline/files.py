@@ -1,0 +1,93 @@
+"""The one seam to the file system: everything that must survive goes through a `Files` object.
+
+Tests put their own object here to record the operations, to fail one of them, or to replay a prefix of
+them as a power cut would leave it. All errors are OSError.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class Files:
+    """File operations on real files. Descriptors are plain integers."""
+
+    def makedirs(self, path: str, mode: int) -> None:
+        """Make a directory and its parents; it may exist."""
+        os.makedirs(path, mode, exist_ok=True)
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; [] when it does not exist."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def create(self, path: str, mode: int) -> int:
+        """Make a new file for appending. Raises FileExistsError."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, mode)
+
+    def open_read(self, path: str) -> int:
+        """Open a file for reading."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def append(self, fd: int, data: bytes) -> int:
+        """Write at the end; return how many bytes were taken, which may be fewer than given."""
+        return os.write(fd, data)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes at `offset`."""
+        return os.pread(fd, size, offset)
+
+    def size(self, path: str) -> int:
+        """Return the length of a file in bytes."""
+        return os.stat(path).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut an open file."""
+        os.ftruncate(fd, size)
+
+    def truncate_path(self, path: str, size: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size)
+
+    def sync(self, fd: int) -> None:
+        """Bring the data of a file, and its length, to the disk. May run in a thread."""
+        os.fdatasync(fd)
+
+    def sync_dir(self, path: str) -> None:
+        """Bring the names in a directory to the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, replacing the new name."""
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; it may be gone already."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor."""
+        os.close(fd)
+
+    def lock(self, path: str, mode: int) -> int | None:
+        """Take the lock file at `path`; None when another process (or descriptor) holds it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            os.close(fd)
+            raise
+        return fd

@@ -1,0 +1,206 @@
+"""Where an event goes: the first <match> that fits its tag, through the <filter>s that stand before it.
+
+There is one `Router` for the top level and one for each <label>. What a tag leads to is worked out once
+and remembered; the memory is bounded by two generations of `CACHE_SIZE` tags, so that tags without end
+(one for each request, say) cost time but no memory.
+
+Errors:
+- BufferOverflow goes back to whoever emitted: it is a status for the client, not an event.
+- Any other error of an output sends the batch to the @ERROR label, when there is one, else back to
+  whoever emitted. Records that a filter or formatter rejects come by `emit_error_event`.
+- What fails while an error event is under way (inside @ERROR, or in a label that @ERROR leads to) is
+  logged once and goes no further.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import BufferOverflow
+from headrace.pipeline.event import Batch, Record
+from headrace.pipeline.match import Pattern
+from headrace.pipeline.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headrace.pipeline.plugin import Collector, Filter
+
+    Route = Callable[[str, Batch], Awaitable[None] | None]
+
+CACHE_SIZE: Final = 1024
+
+
+class ErrorDesk:
+    """The one place where events with errors go; all routers of a pipeline share it."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self.collector: Router | None = None
+        """The router of <label @ERROR>."""
+        self.log = log
+        self.events = 0
+        self.lost = 0
+        self._busy = False
+        self._sent = Throttle()
+        self._dumped = Throttle()
+        self._terminal = Throttle()
+        self._refused = Throttle()
+
+    def event(self, tag: str, time: int, record: Record, error: BaseException) -> Awaitable[None] | None:
+        """One record that somebody rejected: to @ERROR, or into the log."""
+        self.events += 1
+        if self.collector is None:
+            self.lost += 1
+            shown = _shorten(record)
+            self._dumped.log(
+                self.log,
+                logging.WARNING,
+                "dump an error event: error=%r tag=%r time=%d record=%s",
+                error,
+                tag,
+                time,
+                shown,
+            )
+            return None
+        return self._send(tag, Batch.one(time, record), error)
+
+    def batch(self, tag: str, batch: Batch, error: BaseException) -> Awaitable[None] | None:
+        """A batch whose output raised; raises the error again when there is no @ERROR."""
+        if self.collector is None:
+            self._refused.log(self.log, logging.WARNING, "emit transaction failed: error=%r tag=%r", error, tag)
+            raise error
+        self.events += batch.count
+        return self._send(tag, batch, error)
+
+    def _send(self, tag: str, batch: Batch, error: BaseException) -> Awaitable[None] | None:
+        assert self.collector is not None
+        if self._busy:
+            self.lost += batch.count
+            self._terminal.log(
+                self.log,
+                logging.ERROR,
+                "an error inside @ERROR is final, %d events are gone: error=%r tag=%r",
+                batch.count,
+                error,
+                tag,
+            )
+            return None
+        self._sent.log(self.log, logging.WARNING, "send an error event to @ERROR: error=%r tag=%r", error, tag)
+        self._busy = True
+        try:
+            return self.collector.emit(tag, batch)
+        except Exception as second:  # noqa: BLE001 - nothing may come out of the last resort
+            self.lost += batch.count
+            self._terminal.log(
+                self.log,
+                logging.ERROR,
+                "@ERROR does not take events, %d are gone: error=%r tag=%r",
+                batch.count,
+                second,
+                tag,
+            )
+            return None
+        finally:
+            self._busy = False
+
+
+class Router:
+    """The rules of one label, in the order of the configuration.
+
+    name: "@ROOT", "@ERROR" or the label. quiet: no warning about tags that nothing takes (@FLUENT_LOG).
+    """
+
+    def __init__(self, name: str, desk: ErrorDesk, log: logging.Logger, *, quiet: bool = False) -> None:
+        self.name = name
+        self.desk = desk
+        self.log = log
+        self.unmatched = 0
+        """Events that no <match> took."""
+        self._quiet = quiet
+        self._rules: list[tuple[Pattern, Filter | None, Collector | None]] = []
+        self._hot: dict[str, Route] = {}
+        self._cold: dict[str, Route] = {}
+        self._warned = Throttle()
+
+    def add_filter(self, pattern: str, plugin: Filter) -> None:
+        """Append a <filter>. Raises ValueError for a pattern that cannot be read."""
+        self._rules.append((Pattern(pattern), plugin, None))
+        self._forget()
+
+    def add_output(self, pattern: str, collector: Collector) -> None:
+        """Append a <match>. Raises ValueError for a pattern that cannot be read."""
+        self._rules.append((Pattern(pattern), None, collector))
+        self._forget()
+
+    def matches(self, tag: str) -> bool:
+        """Whether an output takes this tag."""
+        return self._find(tag)[1] is not None
+
+    def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        """Send a batch on its way; see `headrace.pipeline.plugin` for what comes back.
+
+        tag: any text, bytes that are not UTF-8 by surrogateescape.
+        """
+        route = self._hot.get(tag) or self._route(tag)
+        try:
+            return route(tag, batch)
+        except BufferOverflow:
+            raise
+        except Exception as error:  # noqa: BLE001 - an output's error concerns its events, not its source
+            return self.desk.batch(tag, batch, error)
+
+    def emit_error_event(self, tag: str, time: int, record: Record, error: BaseException) -> Awaitable[None] | None:
+        """Send one rejected record to the @ERROR label, or into the log; never raises."""
+        return self.desk.event(tag, time, record, error)
+
+    def _forget(self) -> None:
+        self._hot = {}
+        self._cold = {}
+
+    def _route(self, tag: str) -> Route:
+        route = self._cold.get(tag)
+        if route is None:
+            filters, collector = self._find(tag)
+            route = _build(filters, collector.emit if collector is not None else self._unmatched)
+        if len(self._hot) >= CACHE_SIZE:
+            self._cold = self._hot
+            self._hot = {}
+        self._hot[tag] = route
+        return route
+
+    def _find(self, tag: str) -> tuple[list[Filter], Collector | None]:
+        filters: list[Filter] = []
+        for pattern, plugin, collector in self._rules:
+            if pattern.matches(tag):
+                if plugin is None:
+                    return filters, collector
+                filters.append(plugin)
+        return filters, None
+
+    def _unmatched(self, tag: str, batch: Batch) -> None:
+        self.unmatched += batch.count
+        if not self._quiet:
+            self._warned.log(self.log, logging.WARNING, "no patterns matched: tag=%r label=%s", tag, self.name)
+
+
+def _build(filters: Sequence[Filter], last: Route) -> Route:
+    if not filters:
+        return last
+
+    def through(tag: str, batch: Batch) -> Awaitable[None] | None:
+        for plugin in filters:
+            batch = plugin.filter_batch(tag, batch)
+            if not batch.count:
+                return None
+        return last(tag, batch)
+
+    return through
+
+
+def _shorten(record: Record, limit: int = 2000) -> str:
+    try:
+        text = repr(record)
+    except RecursionError:
+        return "(nested too deeply)"
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
