@@ -158,14 +158,17 @@ def unpack_events(data: bytes) -> list[Event]:
     source = unpacker(data)
     events: list[Event] = []
     add = events.append
+    end = 0
     try:
         for time, record in source:
+            # After the loop tell() would count the bytes of an entry that is cut short.
+            end = source.tell()
             if type(record) is not dict:
                 raise ValueError("a record must be a map")
             add((int(time) if type(time) is EventTime else event_time(time), record))
     except (TypeError, RecursionError) as error:
         raise ValueError("malformed msgpack in a stream of events") from error
-    if source.tell() != len(data):
+    if end != len(data):
         raise ValueError("the stream of events is cut short")
     return events
 
