@@ -17,51 +17,25 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from headrace import errors
 from headrace.core.chain import Chain
 from headrace.core.clock import NEVER, Timed, Waiter
 from headrace.core.failure import closed, failure, timed_out
+from headrace.core.owner import Address, Owner, Stats
 
 if TYPE_CHECKING:
     import asyncio
 
     from headrace.core.clock import Clock
 
-    Address = tuple[Any, ...] | str
+
+__all__ = ["READ_SIZE", "Address", "Owner", "Stats", "Stream", "stats"]
 
 READ_SIZE = 65_536
 CLOSE_TIMEOUT = 60.0  # seconds without progress that a closing stream waits when it has no send_timeout
 _RESET = struct.pack("ii", 1, 0)
-
-
-class Owner(Protocol):
-    """The one who owns a connection: a request, a cosocket, a lane, a pool while it is idle."""
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes from the peer, never empty."""
-
-    def eof_received(self) -> None:
-        """The peer has shut down its writing side; ours still works (half-close)."""
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """The stream is closed: None when we closed it. Exactly once."""
-
-
-class Stats:
-    """Streams of this process, for the metrics."""
-
-    __slots__ = ("closed", "opened")
-
-    def __init__(self) -> None:
-        self.opened = 0
-        self.closed = 0
-
-    @property
-    def open(self) -> int:
-        """Streams open now."""
-        return self.opened - self.closed
 
 
 stats = Stats()
@@ -76,27 +50,9 @@ class Stream(Timed):
     """
 
     __slots__ = (
-        "_clock",
-        "_dead",
-        "_loop",
-        "_reader",
-        "_reading",
-        "_ready",
-        "_shut",
-        "_told",
-        "_waiter",
-        "_writer",
-        "chain",
-        "closed",
-        "eof",
-        "error",
-        "fd",
-        "owner",
-        "peer",
-        "send_timeout",
-        "sock",
-        "uses",
-    )
+        "_clock", "_dead", "_loop", "_reader", "_reading", "_ready", "_shut", "_told", "_waiter", "_writer",
+        "chain", "closed", "eof", "error", "fd", "owner", "peer", "send_timeout", "sock", "uses",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -211,16 +167,20 @@ class Stream(Timed):
                 data = self._pull(limit)
                 if data is not None:
                     return data
-            if not self._reader:
-                self._arm_reader()
-            waiter = self._waiter = Waiter(self._loop, "recv()")
-            if due is not None:
-                self._clock.schedule(waiter, due - self._clock.now())
-            try:
-                await waiter.future
-            finally:
-                self._waiter = None
-                self._clock.cancel(waiter)
+            await self._wait_readable(due)
+
+    async def _wait_readable(self, due: float | None) -> None:
+        """Until readiness, or errors.Timeout at `due` by the clock."""
+        if not self._reader:
+            self._arm_reader()
+        waiter = self._waiter = Waiter(self._loop, "recv()")
+        if due is not None:
+            self._clock.schedule(waiter, due - self._clock.now())
+        try:
+            await waiter.future
+        finally:
+            self._waiter = None
+            self._clock.cancel(waiter)
 
     def _pull(self, limit: int) -> bytes | None:
         try:

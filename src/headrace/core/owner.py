@@ -1,0 +1,35 @@
+"""Who owns a connection, and what it hears of it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Address = tuple[Any, ...] | str  # (host, port, ...) or the path of a unix socket
+
+
+class Owner(Protocol):
+    """The one who owns a connection: a request, a cosocket, a lane, a pool while it is idle."""
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the peer, never empty."""
+
+    def eof_received(self) -> None:
+        """The peer has shut down its writing side; ours still works (half-close)."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The stream is closed: None when we closed it. Exactly once."""
+
+
+class Stats:
+    """Streams of this process, for the metrics."""
+
+    __slots__ = ("closed", "opened")
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed = 0
+
+    @property
+    def open(self) -> int:
+        """Streams open now."""
+        return self.opened - self.closed
