@@ -35,6 +35,7 @@ PREFIXES: Final[Mapping[str, str]] = {
     "filter": "filter",
     "parser": "parser",
     "formatter": "formatter",
+    "buffer": "buf",
 }
 """kind -> prefix of its entry points."""
 
@@ -77,6 +78,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "stdout": "formatter_stdout:StdoutFormatter",
         "hash": "formatter_hash:HashFormatter",
     },
+    # memory and file are the pipeline's own.
+    "buffer": {},
 }
 
 

@@ -1,0 +1,171 @@
+"""A request's body -> records, losing nothing.
+
+Rules:
+- orjson is the fast path. It refuses NaN and bytes that are not UTF-8, and turns an integer past 64
+  bits into a float: such bodies go to the json module, which keeps them (bad bytes by surrogateescape).
+- A body is taken whole or not at all: one bad line or element refuses all of it.
+- Expansion is bounded: a compressed body may not grow past the limit, in any number of members.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+import orjson
+
+from headrace.errors import HttpError
+from headrace.pipeline.event import unpacker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.pipeline.event import Record
+
+_DIGITS_AS_ZERO: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
+_NINETEEN: Final = b"0" * 19
+_TWENTY: Final = b"0" * 20
+_MINUS_NINETEEN: Final = b"-" + _NINETEEN
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_LINE: Final = re.compile(rb"\r?\n")
+
+
+def bad(reason: str) -> HttpError:
+    """Refuse a body that is understood and wrong; the connection stays usable."""
+    return HttpError(400, reason, close=False)
+
+
+def decode_json(text: bytes) -> Any:
+    """One JSON value. Raises HttpError 400 for anything else."""
+    # Nineteen digits are the least that may not fit 64 bits; one pass over the bytes finds them.
+    if len(text) > 19:
+        plain = text.translate(_DIGITS_AS_ZERO)
+        if _NINETEEN in plain and (_TWENTY in plain or _MINUS_NINETEEN in plain):
+            return _decode_json_slowly(text)
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _decode_json_slowly(text)
+
+
+def _decode_json_slowly(text: bytes) -> Any:
+    try:
+        value = json.loads(text.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise bad(f"invalid JSON: {error}") from error
+    except RecursionError as error:
+        raise bad("invalid JSON: nested too deeply") from error
+    return _without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    """Half of a surrogate pair, which JSON can spell and no encoding hold, becomes U+FFFD."""
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_lone_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def _only_maps(values: list[Any]) -> list[Record]:
+    if values and set(map(type, values)) != {dict}:
+        found = next(type(value).__name__ for value in values if type(value) is not dict)
+        raise bad(f"a record must be an object, not {found}")
+    return values
+
+
+def json_records(body: bytes) -> list[Record]:
+    """One object, or an array of objects."""
+    value = decode_json(body)
+    if type(value) is dict:
+        return [value]
+    if type(value) is not list:
+        raise bad(f"an object or an array of objects is needed, not {type(value).__name__}")
+    return _only_maps(value)
+
+
+def ndjson_records(body: bytes) -> list[Record]:
+    """One object, or an array of objects, a line; empty lines count for nothing."""
+    records: list[Record] = []
+    for number, line in enumerate(_LINE.split(body), 1):
+        if not line or line.isspace():
+            continue
+        try:
+            records += json_records(line)
+        except HttpError as error:
+            raise bad(f"line {number}: {error.message}") from error
+    return records
+
+
+def msgpack_records(body: bytes) -> list[Record]:
+    """Maps and arrays of maps, one after the other."""
+    source = unpacker(body)
+    values: list[Any] = []
+    end = 0
+    try:
+        for value in source:
+            # tell() after the loop would count the bytes of a value that is cut short.
+            end = source.tell()
+            if type(value) is list:
+                values += value
+            else:
+                values.append(value)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise bad(f"invalid msgpack: {error or type(error).__name__}") from error
+    if end != len(body):
+        raise bad("invalid msgpack: cut short")
+    return _only_maps(values)
+
+
+FORMATS: Final[dict[str, Callable[[bytes], list[Record]]]] = {
+    "msgpack": msgpack_records,
+    "json": json_records,
+    "ndjson": ndjson_records,
+}
+"""In the order in which Fluentd looks for them among the parameters of a form."""
+
+
+def _inflate(data: bytes, wbits: int, limit: int, *, members: bool) -> bytes:
+    parts: list[bytes] = []
+    room = limit
+    while True:
+        unpacker_ = zlib.decompressobj(wbits)
+        part = unpacker_.decompress(data, room + 1)
+        room -= len(part)
+        if room < 0:
+            raise HttpError(413, f"the body expands to more than {limit} bytes")
+        parts.append(part)
+        if not unpacker_.eof:
+            raise bad("the compressed body is cut short")
+        data = unpacker_.unused_data
+        # gzip(1) pads with zeros, and other bytes after the last member mean a damaged body.
+        if not data.strip(b"\0"):
+            return b"".join(parts) if len(parts) > 1 else part
+        if not members:
+            raise bad("bytes after the compressed body")
+
+
+def expand(coding: bytes, body: bytes, limit: int) -> bytes:
+    """Undo a Content-Encoding (RFC 9110 8.4.1): gzip with all its members, deflate, identity.
+
+    deflate is zlib's format, and the bare one that some clients send. limit: bytes of the result.
+    Raises HttpError: 413 past the limit, 415 for another coding, 400 for a body that is damaged.
+    """
+    coding = coding.strip().lower()
+    try:
+        if coding in {b"gzip", b"x-gzip"}:
+            return _inflate(body, 31, limit, members=True)
+        if coding == b"deflate":
+            bare = len(body) < 2 or body[0] & 0x0F != 8 or (body[0] << 8 | body[1]) % 31 != 0
+            return _inflate(body, -15 if bare else 15, limit, members=False)
+    except zlib.error as error:
+        raise bad(f"the {coding.decode()} body cannot be expanded: {error}") from error
+    if coding in {b"", b"identity"}:
+        return body
+    raise HttpError(415, f"Content-Encoding {coding.decode('latin-1')} is not supported", close=False)

@@ -1,0 +1,206 @@
+"""The answer to each request of an http source.
+
+200 (or 204) only after every event of the request is in the buffers. 400 with the reason for input
+that is wrong, and nothing of it is kept; 413 for what is too large; 503 when the buffers are full, and
+nothing of it is kept; 500 when an output failed. Refusals are answers and log lines, at a bounded rate,
+and never events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import BufferOverflow, Error, HttpError
+from headrace.pipeline.event import Batch
+from headrace.pipeline.throttle import Throttle
+from headrace.plugins.in_http import answers
+from headrace.plugins.in_http.body import FORMATS, bad, expand
+from headrace.plugins.in_http.form import Parameters, parse_multipart, parse_urlencoded
+from headrace.plugins.in_http.plan import FORM, MULTIPART, query_time
+from headrace.plugins.in_http.times import timed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from headrace.core.clock import Clock
+    from headrace.core.http1.exchange import Exchange
+    from headrace.core.http1.server import HttpConnection
+    from headrace.pipeline.event import Event, Record
+    from headrace.plugins.in_http.plan import Plan, Planner
+
+    Emit = Callable[[str, Batch], Awaitable[None] | None]
+    Parse = Callable[[bytes], list[tuple[int | None, Record]]]
+
+
+class RequestHandler:
+    """Answers the requests of all connections of one source.
+
+    parse: what a <parse> section made; None: the Content-Type decides. convert: a value of the field
+    `time_key` to nanoseconds. log: None to write no line about refused requests.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        emit: Emit,
+        clock: Clock,
+        *,
+        parse: Parse | None,
+        time_key: str,
+        keep_time_key: bool,
+        convert: Callable[[Any], int],
+        remote_addr: bool,
+        expanded_limit: int,
+        log: logging.Logger | None,
+    ) -> None:
+        self._planner = planner
+        self._emit = emit
+        self._clock = clock
+        self._parse = parse
+        self._time_key = time_key
+        self._keep_time_key = keep_time_key
+        self._convert = convert
+        self._remote_addr = remote_addr
+        self._expanded_limit = expanded_limit
+        self._log = log
+        self._lines = {status: Throttle() for status in (400, 500, 503)}
+        self.connections: set[HttpConnection] = set()
+        self._empty: asyncio.Event | None = None
+        self.requests = 0
+        self.events = 0
+        self.refused: Counter[int] = Counter()
+
+    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        """Answer now when the body is here and the buffers take it, otherwise return what does it."""
+        self.requests += 1
+        plan = self._planner.plan(exchange.head)
+        if plan.final:
+            self._answer(exchange, plan)
+            return None
+        body = exchange.body_now()
+        if body is None:
+            return self._later(exchange, plan)
+        pending = self._take(exchange, plan, body)
+        if pending is None:
+            self._answer(exchange, plan)
+            return None
+        return self._when_taken(exchange, plan, pending)
+
+    async def _later(self, exchange: Exchange, plan: Plan) -> None:
+        pending = self._take(exchange, plan, await exchange.read_body())
+        if pending is None:
+            self._answer(exchange, plan)
+        else:
+            await self._when_taken(exchange, plan, pending)
+
+    async def _when_taken(self, exchange: Exchange, plan: Plan, pending: Awaitable[None]) -> None:
+        try:
+            await pending
+        except Error as error:
+            raise _as_status(error) from error
+        self._answer(exchange, plan)
+
+    def _answer(self, exchange: Exchange, plan: Plan) -> None:
+        exchange.respond(plan.kept if exchange.keep_alive else plan.closing, plan.body)
+
+    def _take(self, exchange: Exchange, plan: Plan, body: bytes) -> Awaitable[None] | None:
+        """Decode a body and emit its events; None when they are in the buffers. Raises HttpError."""
+        if plan.coding:
+            body = expand(plan.coding, body, self._expanded_limit)
+        now = self._clock.wall_ns()
+        time = plan.time
+        if plan.decode is not None:
+            records = plan.decode(body)
+        elif self._parse is not None:
+            return self._emit_parsed(exchange, plan, self._parse(body), now)
+        else:
+            parameters = self._parameters(plan, body)
+            records = _of_parameters(parameters)
+            time = query_time(parameters)
+        events: list[Event]
+        if time is not None:
+            events = [(time, record) for record in records]
+        else:
+            key = self._time_key
+            if any([key in record for record in records]):  # noqa: C419 - a list is half the time of a generator
+                events = timed(records, now, key=key, keep=self._keep_time_key, convert=self._convert)
+            else:
+                events = [(now, record) for record in records]
+        return self._emit_events(exchange, plan, events)
+
+    def _emit_parsed(
+        self, exchange: Exchange, plan: Plan, parsed: list[tuple[int | None, Record]], now: int
+    ) -> Awaitable[None] | None:
+        given = plan.time
+        events = [(given or (now if time is None else time), record) for time, record in parsed]
+        return self._emit_events(exchange, plan, events)
+
+    def _emit_events(self, exchange: Exchange, plan: Plan, events: list[Event]) -> Awaitable[None] | None:
+        if plan.added or self._remote_addr:
+            added = dict(plan.added)
+            if self._remote_addr:
+                peer = exchange.conn.peer
+                added["REMOTE_ADDR"] = plan.forwarded or (peer if isinstance(peer, str) else peer[0])
+            for _, record in events:
+                record.update(added)
+        if not events:
+            return None
+        try:
+            pending = self._emit(plan.tag, Batch.of(events))
+        except Error as error:
+            raise _as_status(error) from error
+        self.events += len(events)
+        return pending
+
+    @staticmethod
+    def _parameters(plan: Plan, body: bytes) -> Parameters:
+        if plan.media == FORM:
+            return {**plan.query, **parse_urlencoded(body)}
+        if plan.media == MULTIPART:
+            return {**plan.query, **parse_multipart(body, plan.content_type)}
+        return plan.query
+
+    def refuse(self, exchange: Exchange, error: HttpError) -> None:
+        """Answer a request that failed, and log it."""
+        status = error.status
+        self.refused[status] += 1
+        if self._log is not None and (throttle := self._lines.get(status)) is not None:
+            level = logging.WARNING if status == 503 else logging.ERROR
+            throttle.log(self._log, level, "failed to process request: status=%d error=%s", status, error.message)
+        if error.close:
+            exchange.keep_alive = False
+        body = answers.told(status, error.message)
+        fields = answers.TEXT + self._planner.cors_fields(exchange.head)
+        if status == 503:
+            fields += b"Retry-After: 1\r\n"
+        exchange.respond(answers.head(status, fields, len(body), keep_alive=exchange.keep_alive), body)
+
+    def closed(self, conn: HttpConnection) -> None:
+        """Forget a connection that is gone."""
+        self.connections.discard(conn)
+        if self._empty is not None and not self.connections:
+            self._empty.set()
+
+    async def all_closed(self) -> None:
+        """Return when no connection is left."""
+        if self.connections:
+            self._empty = asyncio.Event()
+            await self._empty.wait()
+
+
+def _of_parameters(parameters: Parameters) -> list[Record]:
+    for name, decode in FORMATS.items():
+        value = parameters.get(name.encode())
+        if value is not None:
+            return decode(value)
+    raise bad("'json', 'ndjson' or 'msgpack' parameter is required")
+
+
+def _as_status(error: Error) -> HttpError:
+    if isinstance(error, HttpError):
+        return error
+    status = 503 if isinstance(error, BufferOverflow) else 500
+    return HttpError(status, error.message, close=False)

@@ -1,0 +1,18 @@
+"""The output `http`: chunks by HTTP requests, over connections that are reused.
+
+    chunk --> output.py --> request.py (head, body) --> connection.py (one per lane) --> policy.py
+
+output.py            HttpOutput: parameters, and the way of a chunk
+endpoint.py          URL -> what a connection is keyed by, and a request line
+request.py           the bytes of a request
+auth.py              Basic and AWS signatures; aws_credentials.py finds AWS credentials
+proxy.py             which proxy, by parameter or environment
+connection.py        the connection of a lane: probe, reuse, replace, send once more
+policy.py            what a status means for the chunk
+
+https://docs.fluentd.org/output/http
+"""
+
+from headrace.plugins.out_http.output import HttpOutput
+
+__all__ = ["HttpOutput"]
