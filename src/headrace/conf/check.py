@@ -25,7 +25,7 @@ class Spec:
     """What a directive allows.
 
     contexts: names of the blocks in which it may stand ("main", "events", "http", "server", "location",
-    "if in server", "if in location", "upstream", "limit_except", "stream", ...). kind: "plain" ends with
+    "if in server", "if in location", "if" for both, "upstream", "limit_except", "stream", ...). kind: "plain" ends with
     `;`, "block" has children, "lua" has a verbatim Lua text (and does not count it as an argument).
     flag: its one argument is `on` or `off`. inside: the context of its children (its own name when
     None; `if` adds where it stands). data: the children are data, not directives (`types`, `map`).
@@ -66,10 +66,10 @@ def _check_one(
     name = directive.name
     known = specs.get(name)
     if known is None:
-        allowed = (other for other, spec in specs.items() if any(context in one.contexts for one in _several(spec)))
+        allowed = (other for other, spec in specs.items() if any(_allows(one, context) for one in _several(spec)))
         _report(problems, directive, f'unknown directive "{name}"', near_miss(name, allowed) or near_miss(name, specs))
         return None
-    spec = next((spec for spec in _several(known) if context in spec.contexts), None)
+    spec = next((spec for spec in _several(known) if _allows(spec, context)), None)
     if spec is None:
         places = sorted({place for one in _several(known) for place in one.contexts})
         hint = f"it belongs in {', '.join(places)}" if places else ""
@@ -90,6 +90,10 @@ def _check_one(
         value = directive.args[0]
         _report(problems, directive, f'invalid value "{value}" in "{name}" directive, it must be "on" or "off"')
     return spec
+
+
+def _allows(spec: Spec, context: str) -> bool:
+    return context in spec.contexts or (context.startswith("if in ") and "if" in spec.contexts)
 
 
 def _several(spec: Spec | Sequence[Spec]) -> Sequence[Spec]:
