@@ -20,20 +20,26 @@ _JOINERS = {b"cookie": b"; "}
 class _Fields:
     """Lookup in a block of field lines, shared by both kinds of head.
 
-    `_fields` holds the valid lines with the start line before them; `_low` is the same in lower case.
+    `fields` holds the start line and the valid field lines; `low` is the same in lower case.
+    `end` is where the head ended in the buffer it was parsed from.
     """
 
-    __slots__ = ("_fields", "_list", "_low", "header_start", "raw")
+    __slots__ = ("end", "fields", "listed", "low", "raw")
 
     raw: bytes
-    header_start: int
-    _fields: bytes
-    _low: bytes
-    _list: list[tuple[bytes, bytes]] | None
+    end: int
+    fields: bytes
+    low: bytes
+    listed: list[tuple[bytes, bytes]] | None
+
+    @property
+    def header_start(self) -> int:
+        """Where in `raw` the first field line begins."""
+        return self.raw.find(b"\n") + 1
 
     def header(self, name: bytes) -> bytes | None:
         """Value of the field `name` (lower case), repeated lines joined as RFC 9110 5.3 says; None without one."""
-        low = self._low
+        low = self.low
         key = b"\n" + name + b":"
         at = low.find(key)
         if at < 0:
@@ -50,7 +56,7 @@ class _Fields:
 
     def header_all(self, name: bytes) -> list[bytes]:
         """Every value of the field `name` (lower case), in order."""
-        low = self._low
+        low = self.low
         key = b"\n" + name + b":"
         values = []
         at = low.find(key)
@@ -61,14 +67,14 @@ class _Fields:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """All valid fields in order, names in their original case. The list is shared: do not change it."""
-        fields = self._list
+        fields = self.listed
         if fields is None:
-            found = _FIELD.findall(self._fields, self.header_start)
-            fields = self._list = [(name, value.rstrip(b" \t")) for name, value in found]
+            found = _FIELD.findall(self.fields, self.header_start)
+            fields = self.listed = [(name, value.rstrip(b" \t")) for name, value in found]
         return fields
 
     def _value(self, start: int) -> bytes:
-        fields = self._fields
+        fields = self.fields
         return fields[start : fields.index(b"\n", start)].strip(b" \t\r")
 
 
@@ -78,7 +84,6 @@ class RequestHead(_Fields):
     method, target: as sent. For the absolute form (RFC 9112 3.2.2) target is the part from the path on.
     version: 9, 10 or 11. HTTP/1.2 and later minor versions count as 11; 9 is `GET /path` without a version.
     raw: every byte of the head, request line and empty line included (nothing is normalised).
-    header_start: where in `raw` the first field begins.
     content_length: bytes of the body, None without the field. chunked: the body has chunked framing.
     keep_alive: the client wants the connection to stay open. expect_continue: it waits for a 100 answer.
     host: the host wanted, with its port when one was sent: from the absolute form, else from the Host
@@ -109,12 +114,12 @@ class RequestHead(_Fields):
     def partial(cls, raw: bytes) -> RequestHead:
         """A stand-in for a head that could not be parsed: raw bytes only, so that logs can show them."""
         head = cls.__new__(cls)
-        line, newline, _ = raw.partition(b"\n")
+        line = raw.partition(b"\n")[0]
         words = line.split()
         head.raw = raw
-        head.header_start = len(line) + len(newline)
-        head._fields = head._low = line + b"\n"
-        head._list = []
+        head.end = len(raw)
+        head.fields = head.low = line + b"\n"
+        head.listed = []
         head.method = words[0] if len(words) > 1 and words[0].isalpha() else b""
         head.target = words[1] if len(words) > 1 else b""
         head.version = 11

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.core.http1.request import HeadRules
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -22,7 +24,8 @@ class ServerStats:
     """Counters of all connections that share them. They only grow, except `connections`.
 
     accepted, connections: connections ever and now. requests, answered: begun and ended.
-    refused: requests answered by `Handler.refuse`. timeouts: connections ended by a deadline.
+    refused: requests answered by `Handler.refuse`. timeouts: connections ended by a deadline while a
+    request or an answer was under way. aborted: requests whose client went away before the answer ended.
     """
 
     accepted: int = 0
@@ -51,13 +54,13 @@ class ServerSettings:
     Times are in seconds, sizes in bytes.
 
     header_timeout: the whole head must have come within it, counted from its first byte (for the first
-    request from the accept). body_timeout: between two reads of a body. send_timeout: between two
-    successful writes. keepalive_timeout: idle between requests; 0 closes after each answer.
+    request from the accept). body_timeout: between two reads of a body; body_min_rate: bytes/s that a
+    body must come at on average once it took longer than body_timeout, 0 for any. send_timeout: between
+    two successful writes. keepalive_timeout: idle between requests; 0 closes after each answer.
     keepalive_requests, keepalive_time: a connection older than either is closed after its answer.
     header_buffer, large_headers: client_header_buffer_size and large_client_header_buffers
     (number, size). max_headers: lines of one head. max_body: decoded body bytes; 0 is unlimited.
     body_buffer: body bytes held for a handler that lags before reading pauses.
-    postpone_output: bytes of a streamed answer held back until a flush or the end.
     lingering_close: read and drop what still comes after the last answer, so that the client can read
     it: at most lingering_time in all and lingering_timeout between reads.
     on_error: told of exceptions that a handler let escape (they are answered with 500).
@@ -65,6 +68,7 @@ class ServerSettings:
 
     header_timeout: float = 60.0
     body_timeout: float = 60.0
+    body_min_rate: float = 0.0
     send_timeout: float = 60.0
     keepalive_timeout: float = 75.0
     keepalive_requests: int = 1000
@@ -74,7 +78,6 @@ class ServerSettings:
     max_headers: int = 1000
     max_body: int = 1 << 20
     body_buffer: int = 65536
-    postpone_output: int = 1460
     ignore_invalid_headers: bool = True
     underscores_in_headers: bool = False
     lingering_close: bool = True
@@ -82,6 +85,20 @@ class ServerSettings:
     lingering_timeout: float = 5.0
     on_error: Callable[[Exchange, BaseException], None] | None = None
     stats: ServerStats = field(default_factory=ServerStats)
+    _rules: HeadRules | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def rules(self) -> HeadRules:
+        """The rules for heads, compiled at the first use; settings of heads do not change after it."""
+        if self._rules is None:
+            self._rules = HeadRules(
+                header_buffer=self.header_buffer,
+                large=self.large_headers,
+                max_headers=self.max_headers,
+                ignore_invalid=self.ignore_invalid_headers,
+                underscores=self.underscores_in_headers,
+            )
+        return self._rules
 
 
 class Handler(Protocol):

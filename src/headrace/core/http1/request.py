@@ -1,0 +1,313 @@
+"""Request heads: bytes -> RequestHead.
+
+A whole head in one buffer is matched by one regular expression and takes one Python frame; the fields
+that decide framing are then looked up in a lower-cased copy. Everything else (a head in pieces, a line
+that is dropped or refused, a head larger than one buffer, HTTP/0.9, the absolute form) is walked line by
+line by `HeadScan`, which also knows the exact fault. Both ways end in the same checks.
+
+Rules: RFC 9112, with nginx's leniency where two readers cannot differ (bare LF as a line end, empty lines
+before the request, invalid field names dropped: ignore_invalid_headers, underscores_in_headers), and
+without it where they can (Host, Content-Length, Transfer-Encoding, bare CR, NUL, folded lines).
+"""
+
+from __future__ import annotations
+
+import re
+
+from headrace.core.http1.events import RequestHead
+from headrace.errors import HttpError
+
+_TARGET = rb"[^\x00-\x20\x7f]"
+_VALUE = rb"[^\r\n\x00]*+"
+_LINE = re.compile(rb"([A-Z_-]+) +(" + _TARGET + rb"+)(?: +HTTP/([0-9]+)\.([0-9]+))? *\r?\n")
+_ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^#]*)")
+_DROPPED = re.compile(rb"[^\x00-\x20\x7f:]+(?::" + _VALUE + rb")?\r?\n")
+_EMPTY_LINES = re.compile(rb"(?:\r?\n)*")
+_BAD_BYTE = re.compile(rb"\x00|\r[^\n]")
+_METHOD_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
+# A name as nginx takes it, without what a URI could be cut at, and a port of 16 bits.
+_HOST = re.compile(
+    rb"(?:\[[0-9A-Za-z:.!$&'()*+,;=_~-]+\]|(?!\.(?::|\Z))[^\x00-\x20\x7f/:?#@\[\\\]]+)(?::([0-9]{0,5}))?"
+)
+_REFUSED_METHODS = frozenset({b"CONNECT", b"TRACE"})
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+_hosts: set[bytes] = set()  # host values seen to be good; most clients send one of a few
+_HOSTS_KEPT = 256
+
+
+class HeadRules:
+    """The limits and switches of one kind of listener, compiled once (nginx's directive names).
+
+    header_buffer: client_header_buffer_size; large: large_client_header_buffers (number, size): the
+    request line and each field line must fit one buffer, all of them together the buffers there are.
+    """
+
+    __slots__ = ("buffers", "field", "first_buffer", "head", "ignore_invalid", "max_headers", "quick", "size")
+
+    def __init__(
+        self,
+        *,
+        header_buffer: int = 1024,
+        large: tuple[int, int] = (4, 8192),
+        max_headers: int = 1000,
+        ignore_invalid: bool = True,
+        underscores: bool = False,
+    ) -> None:
+        name = rb"[A-Za-z0-9_-]++" if underscores else rb"[A-Za-z0-9-]++"
+        line = name + rb":" + _VALUE + rb"\r?\n"
+        self.field = re.compile(line)
+        self.head = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n(?:" + line + rb")*+\r?\n")
+        self.first_buffer = header_buffer
+        self.buffers, self.size = large
+        self.max_headers = max_headers
+        self.ignore_invalid = ignore_invalid
+        # A head of this size fits whatever its lines are: a field line has three bytes at least.
+        self.quick = min(self.size, 3 * max_headers)
+
+
+class HeadScan:
+    """Walks a head line by line; remembers where it was, so that a head in many pieces is walked once.
+
+    The outcome does not depend on how the bytes were cut: a fault is raised for the first line that has
+    one, a line that is still growing included (too long, a bare CR, a NUL).
+    """
+
+    __slots__ = ("count", "dropped", "kept", "large", "line", "parts", "room", "start")
+
+    def __init__(self, at: int, rules: HeadRules) -> None:
+        self.start = -1
+        self.line = at
+        self.count = 0
+        self.large = 0
+        self.room = rules.first_buffer
+        self.parts: tuple[bytes, bytes, int, bytes | None] | None = None
+        self.kept: list[bytes] = []
+        self.dropped = False
+
+    def advance(self, data: bytes, rules: HeadRules) -> int:
+        """End of the head in `data`, or -1 when more must come. Raises HttpError: 400, 405, 414, 494, 505."""
+        if self.start < 0 and not self._begin(data, rules):
+            return -1
+        while True:
+            line = self.line
+            newline = data.find(b"\n", line)
+            end = newline + 1 if newline >= 0 else len(data)
+            if _BAD_BYTE.search(data, line, min(end, line + rules.size)):
+                raise _invalid("client sent invalid request line" if self.parts is None else _NAMELESS)
+            if end - line > rules.size:
+                raise self._too_long(data, rules)
+            if newline < 0:
+                return -1
+            self._pack(end - line, rules)
+            self.line = end
+            if self.parts is None:
+                text = data[line:end]
+                self.parts = parse_request_line(text)
+                self.kept.append(text)
+                if self.parts[2] == 9:
+                    return end
+            elif not self._field(data, line, end, rules):
+                return end
+
+    def _begin(self, data: bytes, rules: HeadRules) -> bool:
+        """Skip empty lines (RFC 9112 2.2) and look at the first byte."""
+        match = _EMPTY_LINES.match(data, self.line)
+        assert match is not None
+        start = match.end()
+        if start - self.line > rules.size:
+            raise _invalid("client sent only empty lines")
+        rest = len(data) - start
+        if not rest or (data[start] == 13 and rest == 1):
+            return False
+        if data[start] not in _METHOD_BYTES:
+            raise _invalid("client sent invalid method")
+        self.start = self.line = start
+        return True
+
+    def _field(self, data: bytes, line: int, end: int, rules: HeadRules) -> bool:
+        """Take one field line; False for the empty line."""
+        if end - line <= 2 and data[line] in b"\r\n":
+            return False
+        self.count += 1
+        if self.count > rules.max_headers:
+            raise HttpError(494, "client sent too many header lines")
+        if rules.field.fullmatch(data, line, end):
+            self.kept.append(data[line:end])
+            return True
+        if not (rules.ignore_invalid and _DROPPED.fullmatch(data, line, end)):
+            raise _invalid(f'client sent invalid header line: "{show(data[line:end])}"')
+        self.dropped = True
+        return True
+
+    def _pack(self, length: int, rules: HeadRules) -> None:
+        """A line goes whole into the buffer that has room for it, else into the next one."""
+        if length > self.room:
+            self.large += 1
+            if self.large > rules.buffers:
+                raise HttpError(494, "client sent too large header: all header buffers are used")
+            self.room = rules.size
+        self.room -= length
+
+    def _too_long(self, data: bytes, rules: HeadRules) -> HttpError:
+        if self.parts is None:
+            return HttpError(414, f"client sent too long URI: more than {rules.size} bytes")
+        name = show(data[self.line : self.line + 64].partition(b":")[0])
+        return HttpError(494, f'client sent too long header line: "{name}", more than {rules.size} bytes')
+
+
+_NAMELESS = "client sent invalid header line: bare CR or NUL"
+
+
+def show(data: bytes) -> str:
+    """Bytes of a client as text for a log line."""
+    return data[:256].decode("latin-1").rstrip("\r\n").encode("unicode_escape").decode()
+
+
+def _invalid(reason: str) -> HttpError:
+    return HttpError(400, reason)
+
+
+def parse_request_line(line: bytes) -> tuple[bytes, bytes, int, bytes | None]:
+    """(method, target in origin form, version 9|10|11, authority of the absolute form or None).
+
+    Raises HttpError 400 or 505.
+    """
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise _invalid("client sent invalid request line")
+    method, target, major, minor = match.groups()
+    authority = None
+    if target[0] != 47:
+        absolute = _ABSOLUTE.match(target)
+        if absolute is None:
+            raise _invalid("client sent invalid request target")
+        authority = absolute[1]
+        _check_host(authority)
+        target = absolute[2] if absolute[2][:1] == b"/" else b"/" + absolute[2]
+    if major is None:
+        if method != b"GET":
+            raise _invalid("client sent HTTP/0.9 request with another method than GET")
+        return method, target, 9, authority
+    if len(major) != 1 or len(minor) != 1 or major == b"0":
+        raise _invalid("client sent invalid version")
+    if major != b"1":
+        raise HttpError(505, "client sent unsupported version")
+    return method, target, 11 if minor != b"0" else 10, authority
+
+
+def check_target(target: bytes) -> None:
+    """Refuse a path with a broken escape, an escaped NUL, or one that climbs above the root (400)."""
+    path = target.partition(b"?")[0].partition(b"#")[0]
+    if _BAD_ESCAPE.search(path):
+        raise _invalid("client sent invalid escape in the request target")
+    if b"%" in path:
+        path = _ESCAPE.sub(lambda match: bytes((int(match[1], 16),)), path)
+    depth = 0
+    for segment in path[1:].split(b"/"):
+        if segment == b"..":
+            depth -= 1
+            if depth < 0:
+                raise _invalid("client sent a request target above the root")
+        elif segment != b".":
+            depth += 1
+
+
+def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | None = None) -> RequestHead | None:
+    """Parse the head that begins at `at`; None when it is not complete and nothing is wrong so far.
+
+    scan: the walker that saw the beginning of the same head (its offsets are those of `data`). Raises
+    HttpError: 400, 405, 414, 494 (the head is too large), 501 (unknown transfer coding), 505.
+    """
+    match = rules.head.match(data, at) if scan is None else None
+    if match is not None and (end := match.end()) - at <= rules.quick:
+        method, target, minor = match.groups()
+        version = 11 if minor == b"1" else 10
+        host: bytes | None = None
+        fields = raw = data if end - at == len(data) else data[at:end]
+    else:
+        if scan is None:
+            scan = HeadScan(at, rules)
+        end = scan.advance(data, rules)
+        if end < 0:
+            return None
+        assert scan.parts is not None
+        method, target, version, host = scan.parts
+        raw = data[scan.start : end]
+        fields = b"".join(scan.kept) if scan.dropped else raw
+    if b"%" in target or b"/." in target:
+        check_target(target)
+
+    head = RequestHead.__new__(RequestHead)
+    head.raw = raw
+    head.end = end
+    head.fields = fields
+    head.low = low = fields.lower()
+    head.listed = None
+    head.method = method
+    head.target = target
+    head.version = version
+    head.content_length = None
+    head.chunked = False
+    head.expect_continue = False
+
+    found = low.find(b"\nhost:")
+    if found >= 0:
+        value = fields[found + 6 : fields.find(b"\n", found + 6)].strip(b" \t\r")
+        if value not in _hosts:
+            _check_host(value)
+        if low.find(b"\nhost:", found + 6) >= 0:
+            raise _invalid('client sent duplicate header line: "Host"')
+        head.host = value if host is None else host
+    elif version == 11:
+        raise _invalid('client sent HTTP/1.1 request without "Host" header')
+    else:
+        head.host = host or b""
+
+    head.keep_alive = _wants_keep_alive(head) if b"\nconnection:" in low else version == 11
+    if b"\ncontent-length:" in low or b"\ntransfer-encoding:" in low:
+        _set_framing(head)
+    if b"\nexpect:" in low and version == 11:
+        head.expect_continue = (head.header(b"expect") or b"").lower() == b"100-continue" and head.has_body
+    if method in _REFUSED_METHODS:
+        raise HttpError(405, f"client sent {method.decode()} method")
+    return head
+
+
+def _check_host(value: bytes) -> None:
+    match = _HOST.fullmatch(value)
+    if match is None or b".." in value or int(match[1] or 0) > 65535:
+        raise _invalid(f'client sent invalid host header: "{show(value)}"')
+    if len(_hosts) >= _HOSTS_KEPT:
+        _hosts.clear()
+    if len(value) <= 255:
+        _hosts.add(value)
+
+
+def _wants_keep_alive(head: RequestHead) -> bool:
+    tokens = [token.strip(b" \t").lower() for token in (head.header(b"connection") or b"").split(b",")]
+    return b"close" not in tokens and (head.version == 11 or b"keep-alive" in tokens)
+
+
+def _set_framing(head: RequestHead) -> None:
+    """RFC 9112 6.3 for requests, every doubt an error."""
+    lengths = head.header_all(b"content-length")
+    codings = head.header_all(b"transfer-encoding")
+    if codings:
+        if head.version != 11:
+            raise _invalid('client sent HTTP/1.0 request with "Transfer-Encoding" header')
+        if lengths:
+            raise _invalid('client sent "Content-Length" and "Transfer-Encoding" headers at the same time')
+        if len(codings) > 1:
+            raise _invalid('client sent duplicate header line: "Transfer-Encoding"')
+        if codings[0].lower() != b"chunked":
+            raise HttpError(501, f'client sent unknown "Transfer-Encoding": "{show(codings[0])}"')
+        head.chunked = True
+        return
+    if len(lengths) > 1:
+        raise _invalid('client sent duplicate header line: "Content-Length"')
+    if not _LENGTH.fullmatch(lengths[0]):
+        raise _invalid('client sent invalid "Content-Length" header')
+    head.content_length = int(lengths[0])

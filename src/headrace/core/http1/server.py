@@ -1,0 +1,432 @@
+"""HttpConnection: the one server connection of HTTP/1, for the edge and for in_http.
+
+Requests are answered in order, one at a time; what comes after the current one waits in the buffer,
+unparsed, and reading pauses. A request that is answered inside `Handler.handle` costs no task, no
+future, no timer and no parser object; a connection between requests holds no buffer.
+
+    data_received -> parse_request_head -> Exchange -> Handler.handle -> Exchange.respond
+                          ^                                                    |
+                          +---------- the next request of the buffer ----------+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.clock import NEVER, Timed
+from headrace.core.http1.dispatch import drive, fail, refuse, refuse_head, spawn
+from headrace.core.http1.exchange import Exchange
+from headrace.core.http1.frame import CONTINUE
+from headrace.core.http1.inbound import RequestBody
+from headrace.core.http1.linger import hold_open
+from headrace.core.http1.request import HeadScan, parse_request_head
+from headrace.core.http1.settings import Handler, ServerSettings, ServerStats
+from headrace.errors import ConnectionFailed, HttpError
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Clock
+    from headrace.core.stream import Stream
+
+__all__ = ["Exchange", "Handler", "HttpConnection", "ServerSettings", "ServerStats"]
+
+_serials = itertools.count(1)
+
+# Where a connection is.
+_IDLE, _BUSY, _DROPPING, _CLOSING, _GONE = range(5)
+_ANSWERING = (_BUSY, _DROPPING)
+# What its deadline is for.
+_FOR_NOTHING, _FOR_KEEPALIVE, _FOR_HEAD = range(3)
+
+
+class HttpConnection(Timed):
+    """One client connection, owner of its stream.
+
+    requests: requests begun on it. serial: its number in this process. info: free for the handler.
+    serving: a handler runs in `handle` right now. exchange: the request being answered, if any.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_eof",
+        "_phase",
+        "_purpose",
+        "_scan",
+        "clock",
+        "closing",
+        "exchange",
+        "handler",
+        "info",
+        "opened",
+        "requests",
+        "serial",
+        "serving",
+        "settings",
+        "since",
+        "stream",
+    )
+
+    def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:
+        self.due = NEVER
+        self.tick = 0
+        self.stream = stream
+        self.handler = handler
+        self.settings = settings
+        self.clock = clock
+        self.requests = 0
+        self.serial = next(_serials)
+        self.info: Any = None
+        self.serving = False
+        self.closing = False
+        self.exchange: Exchange | None = None
+        self._buffer = b""
+        self._scan: HeadScan | None = None
+        self._eof = False
+        self._phase = _IDLE
+        self._purpose = _FOR_HEAD
+        self.since = self.opened = clock.now()
+        stats = settings.stats
+        stats.accepted += 1
+        stats.connections += 1
+        stream.send_timeout = settings.send_timeout
+        clock.schedule(self, settings.header_timeout)
+        stream.set_owner(self)
+        stream.start_reading()
+
+    @property
+    def peer(self) -> Any:
+        """The address of the client, as the stream tells it."""
+        return self.stream.peer
+
+    @property
+    def idle(self) -> bool:
+        """Between requests, with nothing received of the next one."""
+        return self._phase == _IDLE and not self._buffer
+
+    @property
+    def eof(self) -> bool:
+        """The client has shut down its writing side."""
+        return self._eof
+
+    def __repr__(self) -> str:
+        return f"<HttpConnection *{self.serial} {self.stream.peer!r} requests={self.requests}>"
+
+    # What the stream tells.
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client."""
+        phase = self._phase
+        if phase == _IDLE:
+            if self._buffer:
+                data = self._buffer + data
+                self._buffer = b""
+            self._serve(data)
+        elif phase in _ANSWERING:
+            self._more(data)
+
+    def eof_received(self) -> None:
+        """The client has shut down its writing side: what it asked for is still answered."""
+        self._eof = True
+        phase = self._phase
+        exchange = self.exchange
+        if phase == _BUSY:
+            if exchange is not None and exchange.body is not None:
+                exchange.body.fail(HttpError(400, "client prematurely closed connection"))
+            if exchange is not None and exchange.abort_on_eof:
+                self._aborted(exchange, None)
+        elif phase != _GONE:
+            self._close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The stream is closed."""
+        exchange = self.exchange
+        if exchange is not None:
+            self._aborted(exchange, error)
+        self._leave()
+
+    def _aborted(self, exchange: Exchange, error: Exception | None) -> None:
+        if not exchange.finished and not exchange.aborted:
+            self.settings.stats.aborted += 1
+            exchange.abort(error if isinstance(error, ConnectionFailed) else None)
+
+    def _leave(self) -> None:
+        if self._phase != _GONE:
+            self._phase = _GONE
+            self._buffer = b""
+            self._scan = None
+            self.settings.stats.connections -= 1
+            self.clock.cancel(self)
+            self.handler.closed(self)
+
+    # Requests.
+
+    def _serve(self, data: bytes) -> None:
+        """Answer the requests in `data`, until one is not answered at once or its head is not complete."""
+        stream = self.stream
+        settings = self.settings
+        rules = settings.rules
+        stats = settings.stats
+        handle = self.handler.handle
+        scan, self._scan = self._scan, None
+        at = 0
+        while at < len(data):
+            try:
+                head = parse_request_head(data, at, rules, scan)
+            except HttpError as error:
+                self._refuse_head(data[at:], error)
+                return
+            if head is None:
+                self._await_head(data[at:] if at else data, scan)
+                return
+            scan = None
+            now = self.clock.now()
+            self.requests += 1
+            stats.requests += 1
+            exchange = Exchange(
+                self,
+                head,
+                now,
+                head.keep_alive
+                and self.requests < settings.keepalive_requests
+                and now - self.opened < settings.keepalive_time
+                and settings.keepalive_timeout > 0
+                and not self.closing,
+            )
+            at = head.end
+            if head.chunked or head.content_length:
+                body = exchange.body = RequestBody(self, head)
+                at = body.offer(data, at)
+                if body.expecting:
+                    body.keep_alive = exchange.keep_alive
+                    exchange.keep_alive = False  # until the client sends its body
+            self.exchange = exchange
+            self._phase = _BUSY
+            self.serving = True
+            try:
+                work = handle(exchange)
+            except HttpError as error:
+                refuse(self, exchange, error)
+                work = None
+            except Exception as error:  # noqa: BLE001 - a handler's fault is answered with 500, and logged
+                fail(self, exchange, error)
+                work = None
+            self.serving = False
+            if work is not None:
+                spawn(drive(self, work, exchange))
+            if not exchange.finished:
+                self._hold(data, at)
+                return
+            stats.answered += 1
+            self.exchange = None
+            if (
+                not exchange.keep_alive or exchange.body is not None or stream.chain.length or stream.closed
+            ) and not self._go_on(exchange, data, at):
+                return
+            self._phase = _IDLE
+            if self._purpose == _FOR_KEEPALIVE:
+                self.since = now
+            else:
+                self._await_request()
+        if self._eof:
+            self._close()
+
+    def _hold(self, data: bytes, at: int) -> None:
+        """The current request takes longer: keep the rest of the input."""
+        if at < len(data):
+            self._buffer = data[at:]
+        self._steer()
+
+    def _steer(self) -> None:
+        """Read on, or not: bytes of a body that is wanted, or the end of the client; no further requests."""
+        body = self.exchange.body if self.exchange is not None else None
+        ended = body is None or body.done or body.error is not None
+        if not self._buffer if body is None or ended else body.wanted:
+            self.stream.start_reading()
+        else:
+            self.stream.pause_reading()
+
+    def _more(self, data: bytes) -> None:
+        """Bytes while a request is answered, or while its body is dropped after the answer."""
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        body = self.exchange.body if self.exchange is not None else None
+        at = 0 if body is None or body.done else body.offer(data, 0)
+        if self._phase == _BUSY:
+            self._hold(data, at)
+        elif self._phase == _DROPPING and body is not None:
+            self._buffer = data[at:]
+            if body.error is not None:
+                self.give_up()
+            elif body.done:
+                self.exchange = None
+                self._next()
+
+    def _await_head(self, data: bytes, scan: HeadScan | None) -> None:
+        """A part of a head is here; its deadline counts from its first byte."""
+        if self._eof:
+            self._close()
+            return
+        self._buffer = data
+        self._scan = scan or HeadScan(0, self.settings.rules)
+        if self._purpose != _FOR_HEAD:
+            self._purpose = _FOR_HEAD
+            self.since = self.clock.now()
+            self.clock.schedule(self, self.settings.header_timeout)
+
+    def _await_request(self) -> None:
+        self._purpose = _FOR_KEEPALIVE
+        self.since = self.clock.now()
+        self.clock.schedule(self, self.settings.keepalive_timeout)
+
+    def _refuse_head(self, raw: bytes, error: HttpError) -> None:
+        """A head that is broken, too large or too slow: answer it, then close."""
+        self._phase = _BUSY
+        exchange = refuse_head(self, raw, error)
+        self._end(linger=exchange.linger)
+
+    # After an answer.
+
+    def finish(self, exchange: Exchange) -> None:
+        """The answer of the current exchange is complete. Called by the exchange, outside of `handle`."""
+        if exchange is not self.exchange:
+            return
+        self.settings.stats.answered += 1
+        self.exchange = None
+        if self._phase != _BUSY:
+            return
+        data, self._buffer = self._buffer, b""
+        if self._go_on(exchange, data, 0):
+            self._buffer = data
+            self._next()
+
+    def _go_on(self, exchange: Exchange, data: bytes, at: int) -> bool:
+        """After an answer: True when the next request may be served now. Else the rest of the input is kept."""
+        stream = self.stream
+        if stream.closed or self._phase == _GONE:
+            return False
+        body = exchange.body
+        if not exchange.keep_alive or self.closing:
+            self._end(linger=exchange.linger or at < len(data) or (body is not None and not body.done))
+            return False
+        if body is not None and not body.done:
+            self._buffer = data[at:]
+            if self._eof or not body.drop(exchange.settings):
+                self._end(linger=True)
+            else:
+                self.exchange = exchange
+                self._phase = _DROPPING
+                self._purpose = _FOR_NOTHING
+                stream.start_reading()
+            return False
+        if stream.chain.length:
+            # A client that does not read gets no further answers into the chain.
+            self._buffer = data[at:]
+            self._steer()
+            stream.chain.mark(self._drained)
+            return False
+        return True
+
+    def _drained(self, error: BaseException | None) -> None:
+        if error is None and self._phase == _BUSY:
+            self._next()
+
+    def _next(self) -> None:
+        """Wait for the next request; one that is here already is served from the loop, not from our caller."""
+        self._phase = _IDLE
+        self._await_request()
+        if self._buffer:
+            asyncio.get_running_loop().call_soon(self._serve_buffered)
+            return
+        if self._eof or self.closing:
+            self._close()
+            return
+        self.stream.start_reading()
+
+    def _serve_buffered(self) -> None:
+        if self._phase == _IDLE and not self.stream.closed:
+            data, self._buffer = self._buffer, b""
+            self.stream.start_reading()
+            self._serve(data)
+
+    def _end(self, *, linger: bool) -> None:
+        """Close after the last answer; lingering, so that the client can read it while it still sends."""
+        self._buffer = b""
+        if not (linger and self.settings.lingering_close) or self._eof or self.stream.closed:
+            self._close()
+            return
+        self._phase = _CLOSING
+        self.clock.suspend(self)
+        hold_open(self.stream, self, self.settings, self.clock)
+
+    def give_up(self) -> None:
+        """The unwanted rest of a body is broken, too large or too slow to be read to its end."""
+        self.exchange = None
+        self._end(linger=True)
+
+    def _close(self) -> None:
+        self._phase = _CLOSING
+        self._buffer = b""
+        self.clock.suspend(self)
+        self.stream.close()
+
+    def close_soon(self) -> None:
+        """Graceful end: close now when idle, else after the current answer."""
+        self.closing = True
+        exchange = self.exchange
+        if exchange is not None:
+            if not exchange.headers_sent:
+                exchange.keep_alive = False
+        elif self.idle:
+            self._close()
+
+    # The body of the current request.
+
+    def want_body(self) -> None:
+        """A handler waits for body bytes, or took some."""
+        exchange = self.exchange
+        if self._phase != _BUSY or exchange is None or exchange.body is None:
+            return
+        if exchange.body.expecting and not exchange.headers_sent:
+            exchange.body.go_ahead(exchange)
+            self.stream.write(CONTINUE)
+        self._steer()
+
+    # Handing over.
+
+    def detach(self, exchange: Exchange) -> Stream:
+        """Give the stream away (Exchange.upgrade)."""
+        stream = self.stream
+        exchange.keep_alive = False
+        stream.flush()
+        stream.pause_reading()
+        stream.set_owner(None)
+        buffered = self._buffer
+        self._leave()
+        self._buffer = buffered
+        return stream
+
+    def take_buffered(self) -> bytes:
+        """Input that no request has taken."""
+        data, self._buffer = self._buffer, b""
+        return data
+
+    # Time.
+
+    def expired(self) -> None:
+        """The deadline has come; for a keep-alive one it may have moved (moving it costs one field)."""
+        purpose = self._purpose
+        if purpose == _FOR_KEEPALIVE:
+            if self._phase == _IDLE:
+                left = self.since + self.settings.keepalive_timeout - self.clock.now()
+                if left > 0.001:
+                    self.clock.schedule(self, left)
+                else:
+                    self._close()
+        elif purpose == _FOR_HEAD and self._phase == _IDLE:
+            self.settings.stats.timeouts += 1
+            if self._buffer:
+                self._refuse_head(self._buffer, HttpError(408, "client sent its header too slowly"))
+            else:
+                self._close()
