@@ -7,8 +7,6 @@ from collections.abc import Generator
 
 import pytest
 
-from headrace.testing.plugin import FLUENTD, NO_SKIP
-
 pytest_plugins = ["headrace.testing.plugin"]
 
 
@@ -17,6 +15,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Where every peer is installed, a test that skipped itself has failed; only Fluentd may be missing."""
+    from headrace.testing.plugin import FLUENTD, NO_SKIP  # noqa: PLC0415 - pytest loads the plugin first
+
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(NO_SKIP) == "1":
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -133,7 +133,11 @@ class Launcher:
 
     def __call__(self, name: str, *args: object, env: Mapping[str, str] | None = None) -> HeadraceProcess:
         """Start it in the background."""
-        process = HeadraceProcess(self.command(name, *args), cwd=self.prefix, env={**self.env, **(env or {})})
+        return self.start(self.command(name, *args), env=env)
+
+    def start(self, command: list[str], *, env: Mapping[str, str] | None = None) -> HeadraceProcess:
+        """Start any command in the background, in the prefix."""
+        process = HeadraceProcess(command, cwd=self.prefix, env={**self.env, **(env or {})})
         self._started.append(process)
         return process
 

@@ -1,0 +1,101 @@
+"""The engine's own log lines.
+
+Two forms: Fluentd's (`2026-01-02 03:04:05 +0000 [info]: #0 message`, the number is the worker's and the
+master has none) and nginx's (`2026/01/02 03:04:05 [notice] 12#12: message`). Lines go out by one write
+each, so that processes which share a file do not mix theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+Now = Callable[[], float]
+
+LEVELS: Final = ("trace", "debug", "info", "warn", "error", "fatal")
+"""Fluentd's levels, the least important first."""
+
+_NGINX_LEVEL: Final = {
+    "trace": "debug",
+    "debug": "debug",
+    "info": "notice",
+    "warn": "warn",
+    "error": "error",
+    "fatal": "alert",
+}
+
+
+class EngineLog(Protocol):
+    """Where master and workers tell what they do. level: one of LEVELS."""
+
+    def write(self, level: str, message: str) -> None:
+        """One line."""
+        ...
+
+    def reopen(self) -> None:
+        """Open the file anew, after it was moved away."""
+        ...
+
+    def set_worker(self, index: int) -> None:
+        """From now on the lines are those of this worker."""
+        ...
+
+
+class _FileLog:
+    """A log on standard output or a file. A message under `level` is dropped."""
+
+    def __init__(self, path: str | None = None, *, level: str = "info", now: Now = time.time, fd: int = 1) -> None:
+        self._path = path
+        self._threshold = LEVELS.index(level)
+        self._now = now
+        self._worker: int | None = None
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644) if path else fd
+
+    @property
+    def fd(self) -> int:
+        """The descriptor lines go to."""
+        return self._fd
+
+    def write(self, level: str, message: str) -> None:
+        if LEVELS.index(level) < self._threshold:
+            return
+        if self._fd <= 2:
+            with contextlib.suppress(OSError, ValueError):
+                (sys.stderr if self._fd == 2 else sys.stdout).flush()
+        with contextlib.suppress(OSError):  # a full disk or a closed pipe must not end the process
+            os.write(self._fd, self._line(level, message).encode("utf-8", "surrogateescape"))
+
+    def _line(self, level: str, message: str) -> str:
+        raise NotImplementedError
+
+    def reopen(self) -> None:
+        if self._path is None:
+            return
+        fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.dup2(fresh, self._fd, inheritable=False)
+        os.close(fresh)
+
+    def set_worker(self, index: int) -> None:
+        self._worker = index
+
+
+class FluentLog(_FileLog):
+    """Lines in Fluentd's form."""
+
+    def _line(self, level: str, message: str) -> str:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(self._now()))
+        worker = "" if self._worker is None else f"#{self._worker} "
+        return f"{stamp} [{level}]: {worker}{message}\n"
+
+
+class NginxLog(_FileLog):
+    """Lines in nginx's form; its notice is our info."""
+
+    def _line(self, level: str, message: str) -> str:
+        stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(self._now()))
+        pid = os.getpid()
+        return f"{stamp} [{_NGINX_LEVEL[level]}] {pid}#{pid}: {message}\n"

@@ -1,0 +1,308 @@
+"""The master process: it opens the listeners, forks workers, and then only supervises. It has no loop.
+
+Rules:
+- A configuration is loaded, checked and given its listeners before a single worker of it is forked; when
+  any of that fails in a reload, the old generation goes on as if nothing had happened.
+- A new generation takes over when all its workers serve; only then are the old ones told to stop. The
+  listeners are never closed in between, so no connection is refused.
+- A reload that is asked for during a reload is done once, after it.
+
+Signals (nginx, "Controlling nginx"; Fluentd, "Signals"): TERM and INT stop fast, QUIT gracefully, HUP and
+USR2 reload, USR1 opens logs anew and flushes, CONT lets every worker write a dump.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import Error
+from headrace.supervisor import osproc, pidfile
+from headrace.supervisor.admin.rundir import RunDir
+from headrace.supervisor.crew import Crew
+from headrace.supervisor.events import Events, Timer
+from headrace.supervisor.generation import Child, Generation, exit_text
+from headrace.supervisor.listeners import close_all, open_all
+from headrace.supervisor.program import Identity
+from headrace.supervisor.worker import CANNOT_START, Link, Worker
+
+if TYPE_CHECKING:
+    from headrace.supervisor.program import Program
+
+START_LIMIT: Final = 60.0
+"""Seconds the workers of a reload may take until they serve."""
+
+_SIGNALS: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+    signal.SIGCHLD,
+)
+
+Sockets = dict[str, socket.socket]
+
+
+class Master:
+    """One master. program: the first configuration; load: builds the next for a reload, raises when it cannot."""
+
+    def __init__(self, program: Program, load: Callable[[], Program]) -> None:
+        self._load = load
+        self._log = program.log
+        self._first = program
+        self._current: Generation | None = None
+        self._starting: Generation | None = None
+        self._start_timer: Timer | None = None
+        self._reload_again = False
+        self._stopping: bool | None = None  # None: no; else whether fast
+        self._status = 0
+        self._generations = 0
+        self._pid_file: str | None = None
+        self._daemon: osproc.Daemon | None = None
+        self._started = time.time()
+        self._run_dir: RunDir
+        self._events: Events
+        self._crew: Crew
+
+    def run(self, *, output: int | None = None, errors: int | None = None) -> int:
+        """Serve until told to stop; the exit status.
+
+        output, errors: where the standard streams of a daemon go (None: nowhere). Raises Error when the first
+        configuration cannot be served; in the daemon such an error is logged, and its starter exits with 1.
+        """
+        program, settings = self._first, self._first.process
+        osproc.raise_descriptor_limit(settings.rlimit_nofile)
+        account = osproc.account(settings.user, settings.group)
+        sockets = open_all(program.listens(), {}, self._log)
+        try:
+            program.prepare()
+            if settings.daemon:
+                self._daemon = osproc.Daemon.detach(output=output, errors=errors)
+            self._write_pid_file(program)
+            return self._supervise(program, sockets, account)
+        except Error as error:
+            if self._daemon is None:
+                raise
+            self._log.write("fatal", str(error))
+            return 1
+        finally:
+            close_all(sockets.values())
+            if self._pid_file is not None:
+                pidfile.remove(self._pid_file, os.getpid())
+
+    def _supervise(self, program: Program, sockets: Sockets, account: osproc.Account | None) -> int:
+        self._run_dir = RunDir(os.getpid())
+        if self._run_dir.problem:
+            self._log.write("warn", self._run_dir.problem)
+        try:
+            if not program.process.master:
+                return self._run_alone(program, sockets, account)
+            self._events = Events(_SIGNALS)
+            self._crew = Crew(self, self._events, self._run_dir, self._log)
+            self._begin(program, sockets, account)
+            while self._stopping is None or self._crew.children:
+                self._events.run_once(self._on_signal)
+            if self._current is not None:
+                close_all(self._current.open.values())
+            self._log.write("info", "exit")
+            return self._status
+        finally:
+            self._run_dir.remove()
+
+    def _run_alone(self, program: Program, sockets: Sockets, account: osproc.Account | None) -> int:
+        self._note_facts(program, 1)
+        link = Link(
+            ready=lambda: self._daemon.ready() if self._daemon else None,
+            admin=self._run_dir.socket(0, os.getpid()),
+            account=account,
+        )
+        return Worker(program, Identity(0, 1, 1), sockets, link).run()
+
+    def _write_pid_file(self, program: Program) -> None:
+        path = program.process.pid_file
+        if path == self._pid_file:
+            return
+        if path is not None:
+            pidfile.write(path, os.getpid(), program.process.prefix)
+        if self._pid_file is not None:
+            pidfile.remove(self._pid_file, os.getpid())
+        self._pid_file = path
+
+    def _note_facts(self, program: Program, generation: int) -> None:
+        self._run_dir.note(
+            {
+                "pid": os.getpid(),
+                "started": self._started,
+                "generation": generation,
+                "sources": list(program.sources),
+                "worker_processes": program.process.workers,
+            }
+        )
+
+    def _begin(self, program: Program, sockets: Sockets, account: osproc.Account | None) -> None:
+        """Fork the workers of a new generation."""
+        self._generations += 1
+        generation = self._starting = Generation(self._generations, program, sockets, account)
+        if account is not None:
+            self._run_dir.give_to(account.uid, account.gid)
+        if self._current is None:
+            self._note_facts(program, generation.number)
+        # What is there now is shared by all workers as long as no collector writes to it.
+        gc.collect()
+        gc.freeze()
+        for index in range(program.process.workers):
+            self._crew.spawn(generation, index)
+        if self._current is not None:
+            self._start_timer = self._events.later(
+                START_LIMIT, lambda: self._give_up(generation, f"not ready after {START_LIMIT:g} s")
+            )
+
+    def _commit(self, new: Generation) -> None:
+        """All workers of the new generation serve: the old one goes."""
+        old = self._current
+        self._current, self._starting = new, None
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+        self._log = self._crew.log = new.program.log
+        self._note_facts(new.program, new.number)
+        if self._daemon is not None:
+            self._daemon.ready()
+        if old is not None:
+            old.retire()
+            for child in list(old.children.values()):
+                self._crew.stop(child, fast=False)
+            close_all(_apart(old.open, new.open))
+            try:
+                self._write_pid_file(new.program)
+            except Error as error:
+                self._log.write("error", str(error))
+            old.program.close()
+            gc.unfreeze()
+            self._log.write("info", f"generation {new.number} serves, the workers of {old.number} finish")
+        self._reload_if_asked()
+
+    def _give_up(self, generation: Generation, why: str) -> None:
+        """A generation does not come up."""
+        if self._starting is not generation:
+            return
+        self._starting = None
+        generation.retire()
+        for child in list(generation.children.values()):
+            self._crew.stop(child, fast=True)
+        if self._current is None:
+            self._log.write("fatal", f"cannot start: {why}")
+            self._status = 1
+            self._stop_all(fast=True)
+            return
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+        close_all(_apart(generation.open, self._current.open))
+        generation.program.close()
+        self._log.write("error", f"reload failed, the old configuration stays: {why}")
+        self._reload_if_asked()
+
+    def _reload_if_asked(self) -> None:
+        if self._reload_again:
+            self._reload_again = False
+            self._reload()
+
+    def _reload(self) -> None:
+        if self._stopping is not None:
+            return
+        if self._starting is not None or self._current is None:
+            self._reload_again = True
+            return
+        self._log.write("info", "reconfiguring")
+        fresh: Sockets = {}
+        try:
+            program = self._load()
+            account = osproc.account(program.process.user, program.process.group)
+            fresh = open_all(program.listens(), self._current.open, self._log, patient=False)
+            program.prepare()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the new configuration, the old one serves
+            close_all(_apart(fresh, self._current.open))
+            text = str(error) if isinstance(error, (Error, OSError)) else traceback.format_exc()
+            self._log.write("error", f"reload failed, the old configuration stays: {text}")
+            return
+        self._begin(program, fresh, account)
+
+    def child_ready(self, child: Child) -> None:
+        """A worker serves (told by the crew)."""
+        if self._starting is child.generation and child.generation.all_ready:
+            self._commit(child.generation)
+
+    def child_ended(self, child: Child, status: int) -> None:
+        """A worker is gone (told by the crew): its place is filled again, unless that is no use."""
+        generation = child.generation
+        if self._stopping is not None or generation.retired:
+            return
+        if generation is self._starting:
+            never = os.WIFEXITED(status) and os.WEXITSTATUS(status) == CANNOT_START
+            if never or self._current is not None:
+                self._give_up(generation, f"worker {child.index} {exit_text(status)}")
+                return
+        delay = generation.delay_after(child)
+        if delay == 0.0:
+            self._crew.spawn(generation, child.index)
+            return
+        self._log.write("warn", f"worker {child.index} ended soon after its start: next try in {delay:g} s")
+        generation.restarts.append(self._events.later(delay, lambda: self._respawn(generation, child.index)))
+
+    def _respawn(self, generation: Generation, index: int) -> None:
+        if not generation.retired and self._stopping is None:
+            self._crew.spawn(generation, index)
+
+    def foreign_sockets(self, generation: Generation) -> Iterator[socket.socket]:
+        """Listeners of other generations (asked by the crew, in a fresh worker)."""
+        for other in (self._current, self._starting):
+            if other is not None and other is not generation:
+                yield from _apart(other.open, generation.open)
+
+    def leave(self) -> None:
+        """In a fresh worker: the starter of the daemon must not wait for it."""
+        if self._daemon is not None:
+            self._daemon.close()
+
+    def _stop_all(self, *, fast: bool) -> None:
+        if self._stopping and fast:
+            self._crew.hurry()
+            return
+        self._stopping = fast or bool(self._stopping)
+        for generation in (self._current, self._starting):
+            if generation is not None:
+                generation.retire()
+        for child in list(self._crew.children.values()):
+            self._crew.stop(child, fast=fast)
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._crew.reap()
+            return
+        self._log.write("info", f"signal {int(number)} ({signal.Signals(number).name}) received")
+        if number in {signal.SIGTERM, signal.SIGINT}:
+            self._stop_all(fast=True)
+        elif number == signal.SIGQUIT:
+            if self._stopping is None:
+                self._stop_all(fast=False)
+        elif number in {signal.SIGHUP, signal.SIGUSR2}:
+            self._reload()
+        elif number == signal.SIGUSR1:
+            self._log.reopen()
+            self._crew.tell(signal.SIGUSR1)
+        elif number == signal.SIGCONT:
+            self._crew.tell(signal.SIGCONT)
+
+
+def _apart(sockets: Sockets, kept: Sockets) -> Iterator[socket.socket]:
+    """The sockets that are not among `kept`."""
+    same = {id(sock) for sock in kept.values()}
+    return (sock for sock in sockets.values() if id(sock) not in same)

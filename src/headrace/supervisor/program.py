@@ -1,0 +1,129 @@
+"""What the supervisor runs: the seam between it and topology (tests give it small programs of their own).
+
+A program is built and checked in the master before anything is forked. Only `Program.engine` and the
+engine's methods run in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+    from headrace.core.clock import Clock
+    from headrace.supervisor.log import EngineLog
+
+GRACE: Final = 300.0
+"""Seconds a graceful stop may take where the configuration sets no worker_shutdown_timeout."""
+
+FAST: Final = 30.0
+"""Seconds a fast stop may take: connections are closed at once, but buffers are still flushed."""
+
+WATCHDOG: Final = 60.0
+"""Seconds a worker may stay away from its loop before it is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """How the processes are run.
+
+    user, group: who the workers become when the master is root. pid_file: absolute, or None.
+    prefix: missing folders are made below it only. rlimit_nofile: for workers, None keeps the hard limit.
+    Times in seconds; a watchdog of 0 is off. master: False serves in the only process.
+    """
+
+    workers: int = 1
+    user: str | None = None
+    group: str | None = None
+    pid_file: str | None = None
+    prefix: str | None = None
+    daemon: bool = False
+    master: bool = True
+    rlimit_nofile: int | None = None
+    shutdown_timeout: float = GRACE
+    fast_timeout: float = FAST
+    watchdog: float = WATCHDOG
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which worker this is. index: from 0, stable over restarts; generation: from 1, counts reloads."""
+
+    index: int
+    generation: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A listener that the master holds open for the workers.
+
+    key: equal keys of two generations share the socket. open: called as root in the master; OSError when
+    it cannot be opened.
+    """
+
+    key: str
+    open: Callable[[], socket.socket]
+
+
+class Engine(Protocol):
+    """What one worker runs."""
+
+    async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
+        """Serve. Raises when the worker cannot; the process then ends with status 2."""
+        ...
+
+    async def stop(self, *, fast: bool, within: float) -> None:
+        """Stop taking, answer what is there (not when `fast`), flush; in about `within` seconds at most."""
+        ...
+
+    def stats(self) -> dict[str, Any]:
+        """Figures for JSON, by room."""
+        ...
+
+    def reopen_logs(self) -> None:
+        """Open log files anew, after they were moved away."""
+        ...
+
+    def flush(self) -> None:
+        """Send what is buffered, now."""
+        ...
+
+
+class Program(Protocol):
+    """One checked configuration."""
+
+    @property
+    def process(self) -> ProcessSettings:
+        """How to run it."""
+        ...
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The files it came from."""
+        ...
+
+    @property
+    def log(self) -> EngineLog:
+        """Where the master and the workers tell what they do."""
+        ...
+
+    def listens(self) -> Sequence[Listen]:
+        """Every listener of all parts."""
+        ...
+
+    def prepare(self) -> None:
+        """Run what runs once in the master (init_by_lua), after the listeners are open."""
+        ...
+
+    def engine(self, identity: Identity) -> Engine:
+        """The parts of one worker; called in the worker."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the master holds for it; called when a reload has replaced it."""
+        ...
