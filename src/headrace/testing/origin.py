@@ -5,7 +5,8 @@
         assert origin.accepts == 1
 
 A script is a list of replies, of which the last one repeats, or a function of the request. What came
-in is kept in `requests`; `accepts`, `open` and `peak_open` count connections. TLS with an ssl context.
+in is kept in `requests`; `accepts`, `open` and `peak_open` count connections, `writers` are those open.
+TLS with an ssl context.
 `tunnel=True` makes it a proxy that answers CONNECT and relays bytes.
 """
 
@@ -101,6 +102,7 @@ class Origin:
         self._answered = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = asyncio.Event()
+        self.writers: set[asyncio.StreamWriter] = set()
         self._server = await asyncio.start_server(self._connection, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -143,11 +145,13 @@ class Origin:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.writers.add(writer)
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._serve(reader, writer, number)
         finally:
             writer.transport.abort() if writer.is_closing() else writer.close()
+            self.writers.discard(writer)
             self.open -= 1
             self._closed.set()
             self._tasks.discard(task)

@@ -143,8 +143,18 @@ class HttpInput(Source):
             max_body=self.body_size_limit,
             underscores_in_headers=True,
         )
-        sock = context.sockets[self.address]
-        self._listener = Listener(sock, context.loop, context.clock, self._accept)
+        self._listener = Listener(
+            context.sockets[self.address],
+            context.loop,
+            context.clock,
+            self._accept,
+            shared=context.settings.workers > 1,
+            exhausted=self._out_of_descriptors,
+        )
+        self._listener.start()
+
+    def _out_of_descriptors(self, error: OSError) -> None:
+        self.log.error("no connection can be accepted for the moment: %s", error.strerror)
 
     def _parse(self, body: bytes) -> list[tuple[int | None, Record]]:
         assert self._parser is not None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     Dial = Callable[[Endpoint], Awaitable[Stream]]
 
-MAX_REPLY: Final = 16 << 20
-"""Bytes of a reply's body that are read; past it the reply is an error and the connection is closed."""
+MAX_REPLY: Final = 1 << 20
+"""Bytes of a reply's body that are kept; a connection whose reply is much longer is not kept."""
 
 
 @dataclass(slots=True)
