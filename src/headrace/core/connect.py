@@ -152,16 +152,19 @@ async def _connect(
         share: float | None = None
         if due is not None:
             share = max(due - clock.now(), 0.0) / (len(addresses) - index)
-        sock = _open_socket(family)
+        sock: socket.socket | None = None
         try:
+            sock = _open_socket(family)
             await _connect_one(sock, address, loop, clock, share)
             if family != socket.AF_UNIX:
                 _tune(sock, nodelay=nodelay, keepalive=keepalive)
         except (errors.ConnectionFailed, OSError) as error:
-            sock.close()
+            if sock is not None:
+                sock.close()
             failed.append(failure(_call(address), error))
         except BaseException:
-            sock.close()
+            if sock is not None:
+                sock.close()
             raise
         else:
             return sock, address
