@@ -28,6 +28,12 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 MAX_RESPONSE_HEAD = 65_536
 
+# Peers answer with the same head again and again (those with a Date, for a second each). Heads are never
+# changed, so the last few are kept.
+_HEADS_KEPT = 64
+_HEAD_KEPT_SIZE = 512
+_heads: dict[tuple[bytes, bytes], ResponseHead] = {}
+
 
 class ProtocolError(Error):
     """The peer's answer breaks HTTP: nothing that follows on the connection can be trusted."""
@@ -140,7 +146,7 @@ class ResponseParser:
             if end < 0:
                 self._buffer = data[at:]
                 return events
-            head = parse_response_head(data[at:end], self._method)
+            head = _response_head(data[at:end], self._method)
             at = end
             self._searched = 0
             if head.status >= 200 or head.status == 101:
@@ -192,6 +198,19 @@ class ResponseParser:
 def _plausible(begun: bytes) -> bool:
     """Whether a status line can begin so."""
     return _STATUS_BEGUN.fullmatch(begun + b"HTTP/1.1 200 "[len(begun) :]) is not None
+
+
+def _response_head(raw: bytes, method: bytes) -> ResponseHead:
+    """Look up or parse a response head."""
+    key = (raw, method)
+    head = _heads.get(key)
+    if head is None:
+        head = parse_response_head(raw, method)
+        if len(raw) <= _HEAD_KEPT_SIZE:
+            if len(_heads) >= _HEADS_KEPT:
+                _heads.clear()
+            _heads[key] = head
+    return head
 
 
 def parse_response_head(raw: bytes, method: bytes) -> ResponseHead:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_REPLY: Final = 1 << 20
 """Bytes of a reply's body that are kept; a connection whose reply is much longer is not kept."""
 
+_JOINED: Final = 16 << 10
+"""Bytes of a body below which copying it behind the head is cheaper than a gathered write."""
+
 
 @dataclass(slots=True)
 class Counters:
@@ -97,6 +100,8 @@ class LaneConnection:
         # cancellation included, must not leave half a reply to the next request.
         self.stream = None
         keep = False
+        if len(body) < _JOINED:
+            head, body = head + body, b""
         try:
             response = await exchange(
                 stream, head, body, method=self._method, read_timeout=self._read_timeout, max_body=MAX_REPLY
