@@ -61,7 +61,7 @@ def evaluate(text: str, at: int, place: Place, around: Surroundings) -> tuple[st
         thunk = parser.program()
         return to_s(thunk()), parser.at
     except Unsupported as error:
-        code = _extent(text, at)
+        code = _extent(text, at).split("\n", maxsplit=1)[0]
         why = f": {error}" if str(error) else ""
         raise ConfError(f"embedded Ruby is not supported here: #{{{code}}}{why}", place, hint=HINT) from None
 
