@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
@@ -210,4 +210,4 @@ class Context:
 
 def of_kind(plugins: list[Plugin], cls: type[P]) -> list[P]:
     """Return the plugins of one base class."""
-    return [cast("P", plugin) for plugin in plugins if isinstance(plugin, cls)]
+    return [plugin for plugin in plugins if isinstance(plugin, cls)]

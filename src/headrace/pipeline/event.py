@@ -201,14 +201,17 @@ class Batch:
     """Some events of one tag, on their way. Neither the list nor its records may be changed by a reader.
 
     A filter that changes records makes new ones: another branch of the way may hold the same batch.
+    id: the sender's name of this batch (Forward Protocol, option "chunk"), set by a source that wants each
+    output to keep it once however often the sender repeats it; None as a rule.
     """
 
-    __slots__ = ("_events", "_packed", "count")
+    __slots__ = ("_events", "_packed", "count", "id")
 
     def __init__(self, events: Sequence[Event] | None, packed: bytes | None, count: int) -> None:
         self._events = events
         self._packed = packed
         self.count = count
+        self.id: bytes | None = None
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Batch:

@@ -32,7 +32,7 @@ class Files:
         """Open a file for reading."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def append(self, fd: int, data: bytes) -> int:
+    def append(self, fd: int, data: bytes | memoryview) -> int:
         """Write at the end; return how many bytes were taken, which may be fewer than given."""
         return os.write(fd, data)
 

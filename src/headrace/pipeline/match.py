@@ -60,17 +60,17 @@ def _translate(pattern: str) -> str:
         return pattern[1:-1]
     out: list[str] = []
     depth = 0
-    for token in _TOKENS.findall(pattern):
-        if token == "{":
+    for piece in _TOKENS.findall(pattern):
+        if piece == "{":
             depth += 1
             out.append("(?:")
-        elif token == "}" and depth:
+        elif piece == "}" and depth:
             depth -= 1
             out.append(")")
-        elif token == "," and depth:
+        elif piece == "," and depth:
             out.append("|")
-        elif token in _WILD:
-            out.append(_WILD[token])
+        elif piece in _WILD:
+            out.append(_WILD[piece])
         else:
-            out.append(re.escape(token[1:] if len(token) > 1 else token))
+            out.append(re.escape(piece[1:] if len(piece) > 1 else piece))
     return "".join(out) + ")" * depth

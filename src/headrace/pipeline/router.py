@@ -47,9 +47,14 @@ class ErrorDesk:
         self._terminal = Throttle()
         self._refused = Throttle()
 
-    def event(self, tag: str, time: int, record: Record, error: BaseException) -> Awaitable[None] | None:
-        """One record that somebody rejected: to @ERROR, or into the log."""
+    def event(
+        self, tag: str, time: int, record: Record, error: BaseException, source: Router
+    ) -> Awaitable[None] | None:
+        """One record that somebody rejected: to @ERROR, or into the log. source: the label it happened in."""
         self.events += 1
+        if source is self.collector:
+            self._end(tag, 1, error)
+            return None
         if self.collector is None:
             self.lost += 1
             shown = _shorten(record)
@@ -76,33 +81,22 @@ class ErrorDesk:
     def _send(self, tag: str, batch: Batch, error: BaseException) -> Awaitable[None] | None:
         assert self.collector is not None
         if self._busy:
-            self.lost += batch.count
-            self._terminal.log(
-                self.log,
-                logging.ERROR,
-                "an error inside @ERROR is final, %d events are gone: error=%r tag=%r",
-                batch.count,
-                error,
-                tag,
-            )
+            self._end(tag, batch.count, error)
             return None
         self._sent.log(self.log, logging.WARNING, "send an error event to @ERROR: error=%r tag=%r", error, tag)
         self._busy = True
         try:
             return self.collector.emit(tag, batch)
         except Exception as second:  # noqa: BLE001 - nothing may come out of the last resort
-            self.lost += batch.count
-            self._terminal.log(
-                self.log,
-                logging.ERROR,
-                "@ERROR does not take events, %d are gone: error=%r tag=%r",
-                batch.count,
-                second,
-                tag,
-            )
+            self._end(tag, batch.count, second)
             return None
         finally:
             self._busy = False
+
+    def _end(self, tag: str, count: int, error: BaseException) -> None:
+        self.lost += count
+        message = "an error inside @ERROR is final, %d events are gone: error=%r tag=%r"
+        self._terminal.log(self.log, logging.ERROR, message, count, error, tag)
 
 
 class Router:
@@ -152,7 +146,7 @@ class Router:
 
     def emit_error_event(self, tag: str, time: int, record: Record, error: BaseException) -> Awaitable[None] | None:
         """Send one rejected record to the @ERROR label, or into the log; never raises."""
-        return self.desk.event(tag, time, record, error)
+        return self.desk.event(tag, time, record, error, self)
 
     def _forget(self) -> None:
         self._hot = {}
@@ -189,10 +183,13 @@ def _build(filters: Sequence[Filter], last: Route) -> Route:
         return last
 
     def through(tag: str, batch: Batch) -> Awaitable[None] | None:
+        name = batch.id
         for plugin in filters:
             batch = plugin.filter_batch(tag, batch)
             if not batch.count:
                 return None
+        if name is not None:
+            batch.id = name
         return last(tag, batch)
 
     return through

@@ -79,7 +79,10 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "hash": "formatter_hash:HashFormatter",
     },
     # memory and file are the pipeline's own.
-    "buffer": {},
+    "buffer": {
+        "memory": "buf_memory:MemoryBuffer",
+        "file": "buf_file:FileBuffer",
+    },
 }
 
 

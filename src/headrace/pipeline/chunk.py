@@ -1,0 +1,102 @@
+"""A chunk: events that are delivered together, and what is known about them.
+
+States: STAGED (grows) -> QUEUED (complete, waits for a lane) -> IN_FLIGHT (a lane has it) -> GONE
+(delivered, backed up or dropped); a chunk whose delivery failed is QUEUED again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from headrace.pipeline import codec
+from headrace.pipeline.event import unpack_events
+
+if TYPE_CHECKING:
+    from headrace.pipeline.buffer import Store
+    from headrace.pipeline.event import Event
+    from headrace.pipeline.placeholders import ChunkKeys, Meta
+
+STAGED: Final = "staged"
+QUEUED: Final = "queued"
+IN_FLIGHT: Final = "in flight"
+GONE: Final = "gone"
+
+
+def new_id(wall_ns: int) -> bytes:
+    """Return a unique id of 16 bytes that sorts by time, made as Fluentd makes it."""
+    stamp = (wall_ns // 1000) << 12 | random.getrandbits(12)
+    return (stamp << 64 | random.getrandbits(64)).to_bytes(16, "big")
+
+
+class Chunk:
+    """One chunk of one output.
+
+    id: 16 bytes. meta: what its events have in common. count: events. size: bytes as stored. created: ns
+    since the epoch. since: when its first event came, by the clock in seconds. attempts: deliveries tried.
+    """
+
+    __slots__ = (
+        "attempts", "codec", "count", "created", "due", "encoder", "epoch", "failed_since", "flushing_since",
+        "group", "id", "keys", "meta", "parts", "place", "secondary_attempts", "since", "size", "state", "store",
+        "window",
+    )  # fmt: skip
+
+    def __init__(
+        self, store: Store, keys: ChunkKeys, group: object, meta: Meta, created: int, since: float, kind: int
+    ) -> None:
+        self.id = new_id(created)
+        self.store = store
+        self.keys = keys
+        self.group = group
+        self.meta = meta
+        self.created = created
+        self.since = since
+        self.state = STAGED
+        self.count = 0
+        self.size = 0
+        self.codec = kind
+        self.encoder = codec.encoder(kind) if kind else None
+        # What the store knows: pieces in memory, and whatever it needs to find the others.
+        self.parts: list[bytes] | None = []
+        self.place: object = None
+        # What the retry logic knows.
+        self.attempts = 0
+        self.secondary_attempts = 0
+        self.failed_since: float | None = None
+        self.due = 0.0
+        self.window = -1
+        self.epoch = 0
+        self.flushing_since = 0.0
+
+    @property
+    def hex_id(self) -> str:
+        """The id as logs, files and `${chunk_id}` show it."""
+        return self.id.hex()
+
+    @property
+    def tag(self) -> str | None:
+        """The tag of its events, when tag is a chunk key."""
+        return self.meta.tag
+
+    def read(self) -> bytes:
+        """Return everything in it, as formatted: decompressed. Raises ValueError or OSError when it is damaged."""
+        return codec.decompress(self.codec, self.store.read(self))
+
+    def read_compressed(self, name: str = "gzip") -> bytes:
+        """Return the content as one gzip member (or one zstd frame), as it is kept when the buffer compresses so."""
+        kind = codec.NAMES[name]
+        if self.codec == kind:
+            return self.store.read(self)
+        return codec.compress(kind, self.read())
+
+    def events(self) -> list[Event]:
+        """Return the events, when the chunk holds the msgpack stream. Raises ValueError when it does not."""
+        return unpack_events(self.read())
+
+    def extract_placeholders(self, text: str) -> str:
+        """Put the chunk's tag, fields, time slice and id into a text."""
+        return self.keys.extract(text, self.meta, self.id)
+
+    def __repr__(self) -> str:
+        return f"<Chunk {self.hex_id} {self.state}, {self.count} events, {self.size} bytes>"

@@ -1,0 +1,324 @@
+"""From the queue to the destination: which chunk a lane tries, where, and what its outcome means.
+
+The primary is tried when its gate lets it. A chunk parts from it on an error that no retry mends, when it
+is given up, or when the destination is down for good and a <secondary> is there; a parted chunk goes to
+the secondary, and to the backup when there is none or it fails too. A chunk leaves the buffer only at the
+end of this way, and what cannot even be backed up stays in the buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.errors import Error, Timeout
+from headrace.pipeline.plugin import Output, overrides
+from headrace.pipeline.retry import CLOSED, OPEN, Gate
+from headrace.pipeline.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from headrace.core.clock import Clock, Deadline
+    from headrace.pipeline.backup import Backup
+    from headrace.pipeline.buffer import Buffer
+    from headrace.pipeline.chunk import Chunk
+    from headrace.pipeline.lanes import Lane
+    from headrace.pipeline.retry import RetryPolicy
+
+_HOPELESS: Final = (TypeError, ValueError, AttributeError)
+"""Errors of Python that come back however often a chunk is tried."""
+
+
+class Delivery:
+    """Delivers the chunks of one output.
+
+    changed(): called when chunks left the buffer, or may be tried at another moment than before. backup:
+    None throws chunks away. The counters count events: delivered, by_secondary (part of delivered),
+    backed_up, thrown_away; or deliveries: attempts, retries, failures, slow.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        buffer: Buffer,
+        policy: RetryPolicy,
+        *,
+        lanes: int,
+        secondary: Output | None,
+        backup: Backup | None,
+        commit_timeout: float,
+        changed: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.output = output
+        self.buffer = buffer
+        self.policy = policy
+        self.secondary = secondary
+        self.backup = backup
+        self.gate = Gate(policy, lanes)
+        self.secondary_gate = Gate(policy, lanes)
+        self.delivered = 0
+        self.by_secondary = 0
+        self.backed_up = 0
+        self.thrown_away = 0
+        self.attempts = 0
+        self.retries = 0
+        self.failures = 0
+        self.slow = 0
+        self.stopping = False
+        self._log = output.log
+        self._changed = changed
+        self._clock = clock
+        self._commit_timeout = commit_timeout
+        self._delayed = delays_commit(output)
+        self._pending: dict[bytes, tuple[Chunk, Lane, Deadline]] = {}
+        self._parted: deque[Chunk] = deque()
+        self._errors = Throttle(burst=5)
+        self._burials = Throttle(burst=5)
+
+    @property
+    def pending(self) -> int:
+        """Chunks that were sent and wait for their commit."""
+        return len(self._pending)
+
+    @property
+    def parted(self) -> int:
+        """Chunks on their way to the secondary or the backup."""
+        return len(self._parted)
+
+    def next(self, lane: Lane) -> Coroutine[Any, Any, None] | None:
+        """Take what a lane can do now; None when there is nothing, or nothing that may be tried yet."""
+        now = self._clock.now()
+        if self._parted and (work := self._next_parted(lane, now)) is not None:
+            return work
+        if not self.buffer.queued:
+            return None
+        verdict = self.gate.admit(now)
+        if verdict != CLOSED:
+            chunk = self.buffer.take(now, None if verdict == OPEN else verdict)
+            if chunk is not None:
+                lane.chunk = chunk
+                chunk.window = self.gate.window
+                return self._deliver(chunk, lane)
+            if verdict != OPEN:
+                self.gate.give_back()
+        if self.secondary is not None and self.gate.exhausted(now) and self.secondary_gate.opens_at <= now:
+            chunk = self.buffer.take(math.inf)
+            if chunk is not None:
+                self._parted.appendleft(chunk)
+                return self._next_parted(lane, now)
+        return None
+
+    def next_moment(self) -> float:
+        """When (by the clock) something that waits now may be tried; infinity when only an event can tell."""
+        soonest = math.inf
+        if self.buffer.queued:
+            gate = self.gate.opens_at
+            soonest = max(gate, min(chunk.due for chunk in self.buffer.queued.values()))
+            if self.secondary is not None and self.gate.step:
+                soonest = min(soonest, max(self.secondary_gate.opens_at, self.gate.exhausted_at))
+        for chunk in self._parted:
+            soonest = min(soonest, max(chunk.due, 0.0 if self.secondary is None else self.secondary_gate.opens_at))
+        return soonest
+
+    def lost(self, lane: Lane, error: BaseException) -> None:
+        """Note that a lane died with its chunk: a failure like any other."""
+        chunk = lane.chunk
+        if chunk is not None and chunk.id in self.buffer.in_flight and chunk not in self._parted:
+            self._drop_pending(chunk)
+            self._failed(chunk, lane, error)
+
+    def commit(self, chunk_id: bytes) -> None:
+        """Note that a chunk sent by try_write has arrived; an unknown id is ignored (it was late)."""
+        if (found := self._pending.pop(chunk_id, None)) is not None:
+            found[2].cancel()
+            self._succeeded(found[0], found[1])
+
+    def rollback(self, chunk_id: bytes, error: BaseException | None = None) -> None:
+        """Note that a chunk sent by try_write has not arrived, or not in time."""
+        if (found := self._pending.pop(chunk_id, None)) is not None:
+            found[2].cancel()
+            self._failed(found[0], found[1], error or Timeout("the destination did not confirm the chunk"))
+
+    def take_back(self) -> None:
+        """Put everything that is neither queued nor held by a lane back into the queue (shutdown)."""
+        for chunk, _lane, deadline in self._pending.values():
+            deadline.cancel()
+            self.buffer.back(chunk)
+        self._pending.clear()
+        while self._parted:
+            self.buffer.back(self._parted.popleft())
+
+    async def _deliver(self, chunk: Chunk, lane: Lane) -> None:
+        chunk.attempts += 1
+        self.attempts += 1
+        self.retries += chunk.attempts > 1
+        started = self._clock.now()
+        try:
+            if self._delayed:
+                deadline = self._clock.deadline(self._commit_timeout, self.rollback, chunk.id)
+                self._pending[chunk.id] = (chunk, lane, deadline)
+                await self.output.try_write(chunk, lane)
+            else:
+                await self.output.write(chunk, lane)
+        except asyncio.CancelledError as error:
+            if self._held(chunk):
+                self._interrupted(chunk, lane, error)
+            if self.stopping:
+                raise
+        except Exception as error:  # noqa: BLE001 - the outcome of a delivery, whatever it was
+            if self._held(chunk):
+                self._failed(chunk, lane, error)
+        else:
+            self._note_slow(started)
+            if not self._delayed:
+                self._succeeded(chunk, lane)
+
+    def _held(self, chunk: Chunk) -> bool:
+        """Whether a chunk whose sending raised is still ours to decide about (a commit may have come first)."""
+        if self._delayed:
+            return self._drop_pending(chunk)
+        return True
+
+    def _drop_pending(self, chunk: Chunk) -> bool:
+        found = self._pending.pop(chunk.id, None)
+        if found is not None:
+            found[2].cancel()
+        return found is not None
+
+    def _interrupted(self, chunk: Chunk, lane: Lane, error: BaseException) -> None:
+        if self.stopping:  # whether it arrived is not known, so it is kept
+            self.buffer.back(chunk)
+        else:
+            self._failed(chunk, lane, error)
+
+    def _succeeded(self, chunk: Chunk, lane: Lane) -> None:
+        lane.chunks += 1
+        lane.events += chunk.count
+        lane.bytes += chunk.size
+        self.delivered += chunk.count
+        if chunk.attempts > 1:
+            self._log.warning("retry succeeded, chunk %s", chunk.hex_id)
+        self.buffer.remove(chunk)
+        self.gate.succeeded()
+        self._changed()
+
+    def _failed(self, chunk: Chunk, lane: Lane, error: BaseException) -> None:
+        now = self._clock.now()
+        self.failures += 1
+        lane.failures += 1
+        if chunk.failed_since is None:
+            chunk.failed_since = now
+        hopeless = is_hopeless(error)
+        if hopeless:
+            self.gate.succeeded()  # the destination is there; it is the chunk that is wrong
+            what = "no retry can help"
+        else:
+            self.gate.failed(chunk, now)
+            what = f"next try in {max(chunk.due - now, 0):.1f} s"
+        if parts := hopeless or self.policy.gives_up(chunk, now):
+            chunk.due = now
+            self._parted.append(chunk)
+            what = what if hopeless else "given up"
+        else:
+            self.buffer.back(chunk)
+        message = "failed to flush the buffer: chunk %s, attempt %d, %s: %r"
+        log = self._burials if parts else self._errors
+        log.log(self._log, logging.WARNING, message, chunk.hex_id, chunk.attempts, what, error)
+        self._changed()
+
+    def _next_parted(self, lane: Lane, now: float) -> Coroutine[Any, Any, None] | None:
+        """Take a chunk for the secondary; without one, write what is due to the backup at once."""
+        for _ in range(len(self._parted)):
+            chunk = self._parted.popleft()
+            if chunk.due > now:
+                self._parted.append(chunk)
+            elif self.secondary is None or chunk.secondary_attempts < 0:
+                self._bury(chunk)
+            elif self.secondary_gate.admit(now) == CLOSED:
+                self._parted.appendleft(chunk)
+                return None
+            else:
+                lane.chunk = chunk
+                chunk.window = self.secondary_gate.window
+                return self._to_secondary(self.secondary, chunk, lane)
+        return None
+
+    async def _to_secondary(self, secondary: Output, chunk: Chunk, lane: Lane) -> None:
+        chunk.secondary_attempts += 1
+        try:
+            await secondary.write(chunk, lane.spare or lane)
+        except asyncio.CancelledError as error:
+            if self.stopping:
+                self.buffer.back(chunk)
+                raise
+            self._secondary_failed(chunk, error)
+        except Exception as error:  # noqa: BLE001 - the outcome of a delivery, whatever it was
+            self._secondary_failed(chunk, error)
+        else:
+            self.delivered += chunk.count
+            self.by_secondary += chunk.count
+            message = "chunk %s was taken by the secondary"
+            self._burials.log(self._log, logging.WARNING, message, chunk.hex_id)
+            self.buffer.remove(chunk)
+            self.secondary_gate.succeeded()
+            self._changed()
+
+    def _secondary_failed(self, chunk: Chunk, error: BaseException) -> None:
+        now = self._clock.now()
+        if chunk.failed_since is None:
+            chunk.failed_since = now
+        self.failures += 1
+        message = "the secondary failed to take chunk %s, attempt %d: %r"
+        self._burials.log(self._log, logging.WARNING, message, chunk.hex_id, chunk.secondary_attempts, error)
+        self.secondary_gate.failed(chunk, now, chunk.secondary_attempts)
+        if is_hopeless(error) or self.policy.secondary_gives_up(chunk, now):
+            chunk.secondary_attempts = -1  # only the backup is left
+            chunk.due = now
+        self._parted.append(chunk)
+        self._changed()
+
+    def _bury(self, chunk: Chunk) -> None:
+        """Write a chunk to the backup and forget it; when that fails, keep it and try again later."""
+        if self.backup is None:
+            self._burials.log(
+                self._log, logging.WARNING, "chunk %s is thrown away (disable_chunk_backup)", chunk.hex_id
+            )
+            self.thrown_away += chunk.count
+        else:
+            try:
+                path = self.backup.write(chunk)
+            except (OSError, ValueError) as error:
+                self._errors.log(self._log, logging.ERROR, "chunk %s cannot be backed up: %r", chunk.hex_id, error)
+                chunk.due = self._clock.now() + max(self.policy.wait(1), 1.0)
+                self._parted.append(chunk)
+                return
+            self._burials.log(self._log, logging.WARNING, "bad chunk %s is moved to %s", chunk.hex_id, path)
+            self.backed_up += chunk.count
+        self.buffer.remove(chunk)
+        self._changed()
+
+    def _note_slow(self, started: float) -> None:
+        elapsed = self._clock.now() - started
+        if elapsed > self.output.slow_flush_log_threshold:
+            self.slow += 1
+            message = "a flush took %.1f s, longer than slow_flush_log_threshold"
+            self._errors.log(self._log, logging.WARNING, message, elapsed)
+
+
+def is_hopeless(error: BaseException) -> bool:
+    """Whether trying a chunk again cannot help."""
+    if isinstance(error, Error):
+        return not error.retryable
+    return isinstance(error, _HOPELESS) and not isinstance(error, OSError)
+
+
+def delays_commit(output: Output) -> bool:
+    """Whether an output delivers by try_write."""
+    if not overrides(output, Output, "try_write"):
+        return False
+    return output.prefers_delayed_commit or not overrides(output, Output, "write")

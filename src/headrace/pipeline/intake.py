@@ -1,0 +1,284 @@
+"""Events into the buffer: shape them, find room, store them.
+
+A batch is accepted whole or refused whole. What one record does wrong (it cannot be encoded, it is larger
+than a chunk may be) is that record's matter: it goes to @ERROR after its neighbours are stored, so a batch
+that is refused for lack of room and sent again does not repeat its error events.
+
+When the buffer is full, overflow_action decides: the batch is refused (BufferOverflow), or waits in line
+and is stored in the order of arrival as room comes, or the oldest chunks are dropped for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.errors import BufferOverflow
+from headrace.pipeline.chunk import STAGED, Chunk
+from headrace.pipeline.shape import UNPACKABLE, Shaper, size_of, split
+from headrace.pipeline.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.pipeline.event import Batch
+    from headrace.pipeline.settings import BufferSection
+    from headrace.pipeline.shape import Pieces, Plan, Rejected
+
+DISK_RETRY: Final = 1.0
+"""Seconds after which waiting batches try again a disk that refused to write."""
+
+
+class Flusher(Protocol):
+    """Who is told what happens in the buffer."""
+
+    def chunk_staged(self, chunk: Chunk) -> None:
+        """A new chunk grows: it must be queued one day."""
+        ...
+
+    def chunks_queued(self) -> None:
+        """There are chunks to deliver."""
+        ...
+
+    def call_later(self, seconds: float) -> None:
+        """Call `resume` in some seconds."""
+        ...
+
+
+class _Waiter:
+    """A batch that waits for room. `left` shrinks when it is larger than the whole buffer."""
+
+    __slots__ = ("batch", "future", "left", "rejected", "tag")
+
+    def __init__(self, tag: str, batch: Batch, left: Pieces, rejected: Rejected) -> None:
+        self.tag = tag
+        self.batch = batch
+        self.left = left
+        self.rejected = rejected
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Intake:
+    """The entrance of one buffered output.
+
+    received: events taken; rejected: those of them that went to @ERROR; discarded: events of chunks that
+    drop_oldest_chunk dropped.
+    """
+
+    def __init__(self, shaper: Shaper, section: BufferSection, flusher: Flusher) -> None:
+        self.shaper = shaper
+        self.buffer = shaper.buffer
+        self.action = section.overflow_action
+        self.received = 0
+        self.rejected = 0
+        self.discarded = 0
+        self.overflows = Throttle()
+        self.write_errors = Throttle()
+        self.closed = False
+        self._output = shaper.output
+        self._log = shaper.output.log
+        self._immediate = section.effective_mode == "immediate"
+        self._flusher = flusher
+        self._waiters: deque[_Waiter] = deque()
+        keys = shaper.keys
+        self._plain = keys.simple and not shaper.formats
+        self._group = None if keys.tag else keys.of_tag("")[0]
+
+    @property
+    def waiting(self) -> int:
+        """Batches that wait for room."""
+        return len(self._waiters)
+
+    def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        """Take a batch; see `headrace.pipeline.plugin`. Raises BufferOverflow when it is refused."""
+        if self._plain and not self._waiters:
+            # The short way of nearly every batch: it fits into the chunk that its tag's events go to.
+            buffer = self.buffer
+            chunk = buffer.staged.get(self._group or (tag, None))
+            if chunk is not None and batch.id is None and not self.closed:
+                try:
+                    data = batch.packed()
+                except UNPACKABLE:
+                    return self._emit(tag, batch)
+                size = len(data)
+                count = batch.count
+                if buffer.fits(chunk, size, count) and buffer.room(size):
+                    try:
+                        full = buffer.accept_one(chunk, data, count)
+                    except OSError:
+                        return self._emit(tag, batch)
+                    self.received += count
+                    if full:
+                        buffer.seal(chunk)
+                        self._flusher.chunks_queued()
+                    return buffer.store.acknowledged()
+        return self._emit(tag, batch)
+
+    def resume(self) -> None:
+        """Let waiting batches in, first come first served, as far as there is room."""
+        while self._waiters:
+            waiter = self._waiters[0]
+            if not waiter.future.done():
+                try:
+                    self._admit(waiter)
+                except BufferOverflow:
+                    return
+            self._waiters.popleft()
+            if waiter.future.done():  # whoever waited has gone
+                continue
+            _follow(self._finish(waiter.tag, waiter.batch, waiter.rejected), waiter.future)
+
+    def close(self) -> None:
+        """Refuse what waits and what comes from now on."""
+        self.closed = True
+        while self._waiters:
+            future = self._waiters.popleft().future
+            if not future.done():
+                future.set_exception(_shutting_down())
+
+    def _emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        if self.closed:
+            raise _shutting_down()
+        if batch.id is not None and self.buffer.store.seen(batch.id):
+            return self.buffer.store.acknowledged()
+        rejected: Rejected = []
+        pieces = self.shaper.pieces(tag, batch, rejected)
+        if not self._waiters:
+            try:
+                self._store(pieces, batch.id)
+            except BufferOverflow as error:
+                self._note_overflow(error)
+                if self.action != "block":
+                    raise
+            else:
+                return self._finish(tag, batch, rejected)
+        waiter = _Waiter(tag, batch, pieces, rejected)
+        self._waiters.append(waiter)
+        return waiter.future
+
+    def _finish(self, tag: str, batch: Batch, rejected: Rejected) -> Awaitable[None] | None:
+        """Count a stored batch, and send what was wrong in it on its way."""
+        self.received += batch.count
+        safe = self.buffer.store.acknowledged()
+        if not rejected:
+            return safe
+        self.rejected += len(rejected)
+        emit = self._output.router.emit_error_event
+        waits = [wait for wait in [emit(tag, *one) for one in rejected] if wait is not None]
+        if safe is not None:
+            waits.append(safe)
+        return _all(waits)
+
+    def _store(self, pieces: Pieces, batch_id: bytes | None) -> None:
+        """Find room for the pieces and store them, or raise BufferOverflow and keep nothing."""
+        size = size_of(pieces)
+        if not self.buffer.room(size):
+            self._make_room(size)
+        plan = self.shaper.plan(pieces)
+        try:
+            full = self.buffer.accept(plan.writes, batch_id)
+        except OSError as error:
+            self.write_errors.log(self._log, logging.ERROR, "the buffer cannot be written: %s", error)
+            if self.action == "block":
+                self._flusher.call_later(DISK_RETRY)
+            raise BufferOverflow(f"the buffer cannot be written: {error}") from error
+        self._settle(plan, full)
+
+    def _settle(self, plan: Plan, full: list[Chunk]) -> None:
+        """Bring the chunks of a stored plan to their places."""
+        buffer = self.buffer
+        for chunk in plan.replaced:
+            if chunk.state == STAGED and buffer.staged.get(chunk.group) is chunk:
+                buffer.seal(chunk)
+        for chunk in plan.made:
+            older = buffer.staged.get(chunk.group)
+            if older is not None:
+                buffer.seal(older)
+            buffer.stage(chunk)
+        touched = full if not self._immediate else [write[0] for write in plan.writes]
+        for chunk in touched:
+            if chunk.state == STAGED:
+                buffer.seal(chunk)
+        for chunk in plan.made:
+            if chunk.state == STAGED:
+                self._flusher.chunk_staged(chunk)
+        if buffer.queued:
+            self._flusher.chunks_queued()
+
+    def _make_room(self, size: int) -> None:
+        """Do what overflow_action says; raises BufferOverflow when there is still no room."""
+        buffer = self.buffer
+        total = buffer.limits.total
+        if size > total and self.action != "block":
+            raise BufferOverflow(
+                f"a batch of {size} bytes is larger than the buffer (total_limit_size, {total} bytes)", retryable=False
+            )
+        while self.action == "drop_oldest_chunk" and not buffer.room(size):
+            oldest = buffer.oldest()
+            if oldest is None:
+                break
+            if oldest.state == STAGED:
+                buffer.seal(oldest)
+            self.discarded += oldest.count
+            message = "the buffer is full: dropping the oldest chunk %s with %d events"
+            self.overflows.log(self._log, logging.WARNING, message, oldest.hex_id, oldest.count)
+            buffer.remove(oldest)
+        if buffer.room(size):
+            return
+        if not buffer.queued and not buffer.in_flight:
+            # Nothing is on its way out that could make room: send what is staged before its time.
+            for chunk in list(buffer.staged.values()):
+                buffer.seal(chunk)
+            self._flusher.chunks_queued()
+        raise BufferOverflow(f"the buffer is full: {buffer.used} of {total} bytes are used, {size} more do not fit")
+
+    def _note_overflow(self, error: BufferOverflow) -> None:
+        message = "failed to write into the buffer (overflow_action %s): %s"
+        self.overflows.log(self._log, logging.WARNING, message, self.action, error)
+
+    def _admit(self, waiter: _Waiter) -> None:
+        """Store a waiting batch; one larger than the whole buffer goes in as far as there is room."""
+        batch_id = waiter.batch.id
+        if batch_id is not None and self.buffer.store.seen(batch_id):  # its repetition was let in meanwhile
+            return
+        total = self.buffer.limits.total
+        while size_of(waiter.left) > total:
+            part, rest = split(waiter.left, total - self.buffer.used)
+            if not part:
+                self._make_room(total)
+            self._store(part, None)
+            waiter.left = rest
+        self._store(waiter.left, batch_id)
+
+
+def _shutting_down() -> BufferOverflow:
+    return BufferOverflow("the pipeline is shutting down", kind="shutdown")
+
+
+def _all(waits: list[Awaitable[None]]) -> Awaitable[None] | None:
+    if len(waits) < 2:
+        return waits[0] if waits else None
+    done = asyncio.get_running_loop().create_future()
+    _follow(asyncio.gather(*waits), done)
+    return done
+
+
+def _follow(source: Awaitable[object] | None, target: asyncio.Future[None]) -> None:
+    """End `target` as `source` ends."""
+    if source is None:
+        target.set_result(None)
+        return
+
+    def done(ended: asyncio.Future[object]) -> None:
+        if target.done():
+            return
+        if ended.cancelled():
+            target.cancel()
+        elif (error := ended.exception()) is not None:
+            target.set_exception(error)
+        else:
+            target.set_result(None)
+
+    asyncio.ensure_future(source).add_done_callback(done)

@@ -1,0 +1,93 @@
+"""Chunks in memory: the pieces are kept as they come and joined when an output asks for them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.pipeline.buffer import Write
+    from headrace.pipeline.chunk import Chunk
+    from headrace.pipeline.placeholders import ChunkKeys
+
+SEEN_LIMIT: Final = 65_536
+"""Ids of accepted batches that are remembered."""
+
+
+class Seen:
+    """The ids of batches that were accepted, the latest SEEN_LIMIT of them."""
+
+    __slots__ = ("_ids", "_limit")
+
+    def __init__(self, limit: int = SEEN_LIMIT) -> None:
+        self._ids: OrderedDict[bytes, None] = OrderedDict()
+        self._limit = limit
+
+    def add(self, batch_id: bytes) -> bytes | None:
+        """Remember an id; return the one that is forgotten for it."""
+        self._ids[batch_id] = None
+        self._ids.move_to_end(batch_id)
+        return self._ids.popitem(last=False)[0] if len(self._ids) > self._limit else None
+
+    def __contains__(self, batch_id: bytes) -> bool:
+        return batch_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+class MemoryStore:
+    """A `Store` that forgets everything at the end."""
+
+    persistent = False
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+
+    def write(self, writes: Sequence[Write], batch_id: bytes | None) -> None:
+        """Append the pieces."""
+        for chunk, data, count in writes:
+            piece = chunk.encoder.add(data, flush=False) if chunk.encoder is not None else data
+            assert chunk.parts is not None
+            chunk.parts.append(piece)
+            chunk.size += len(piece)
+            chunk.count += count
+        if batch_id is not None:
+            self._seen.add(batch_id)
+
+    def seal(self, chunk: Chunk) -> None:
+        """Close the compressed member, and make one piece of many."""
+        assert chunk.parts is not None
+        if chunk.encoder is not None:
+            chunk.parts.append(chunk.encoder.finish())
+            chunk.encoder = None
+        if len(chunk.parts) > 1:
+            chunk.parts = [b"".join(chunk.parts)]
+        chunk.size = len(chunk.parts[0])
+
+    def purge(self, chunk: Chunk) -> None:
+        """Drop the pieces."""
+        chunk.parts = None
+        chunk.encoder = None
+
+    def read(self, chunk: Chunk) -> bytes:
+        """Return the joined pieces."""
+        parts = chunk.parts or ()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def seen(self, batch_id: bytes) -> bool:
+        """Whether a batch with this id was accepted before."""
+        return batch_id in self._seen
+
+    def acknowledged(self) -> None:
+        """Return None: memory is as safe as it gets."""
+        return
+
+    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+        """Return nothing."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing."""

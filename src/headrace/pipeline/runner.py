@@ -1,0 +1,315 @@
+"""The machinery of one buffered output: its buffer, its entrance, its lanes, and the timers between them.
+
+`wire` decides, when an output is made, whether it is buffered, and gives it a Runner; nothing is opened
+before `start`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.conf.params import reserved
+from headrace.conf.tree import Directive
+from headrace.errors import ConfError
+from headrace.pipeline.backup import Backup
+from headrace.pipeline.buffer import Buffer, Limits
+from headrace.pipeline.delivery import Delivery
+from headrace.pipeline.intake import Intake
+from headrace.pipeline.lanes import Lane, Lanes
+from headrace.pipeline.plugin import Output, overrides
+from headrace.pipeline.retry import RetryPolicy
+from headrace.pipeline.settings import BufferSection, configured, with_defaults
+from headrace.pipeline.shape import Shaper
+from headrace.pipeline.stats import runner_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.core.clock import Deadline
+    from headrace.pipeline.chunk import Chunk
+    from headrace.pipeline.context import Context
+
+_POLL = 0.05
+"""Seconds between two looks at whether everything is flushed, at the end."""
+
+
+class Runner:
+    """Runs one buffered output. `buffer`, `intake`, `delivery` and `lanes` exist from start on."""
+
+    buffer: Buffer
+    intake: Intake
+    delivery: Delivery
+    lanes: Lanes
+
+    def __init__(self, output: Output, section: BufferSection, context: Context) -> None:
+        self.output = output
+        self.section = section
+        self.context = context
+        self.keys = section.keys
+        self.secondary: Output | None = None
+        self.started = False
+        self.restored = 0
+        """Events that an earlier run left in the buffer."""
+        self.lost = 0
+        """Events that were still in memory at the end."""
+        self._due_timer: Deadline | None = None
+        self._due_at = math.inf
+        self._try_timer: Deadline | None = None
+        self._try_at = math.inf
+        self._mode = section.effective_mode
+
+    def check_placeholders(self, plugin: Output) -> None:
+        """Report what the parameters of the output, or of its secondary, name and no chunk key provides."""
+        for item, value in plugin.placeholder_texts():
+            for message in self.keys.unresolvable(value):
+                self.context.problems.error(f'parameter "{item.key}" {message}', plugin.place_of(item.key))
+
+    async def start(self) -> None:
+        """Open the store, queue what an earlier run left, start the lanes. Raises Error or OSError."""
+        section, context, output = self.section, self.context, self.output
+        clock = context.clock
+        store = section.open_store(context)
+        limits = Limits(
+            section.chunk_limit_size, section.chunk_limit_records, section.total_limit, section.chunk_full_threshold
+        )
+        self.buffer = Buffer(store, limits)
+        left = store.recover(self.keys, clock.now())
+        self.buffer.restore(left)
+        self.restored = self.buffer.events
+        shaper = Shaper(output, section, self.buffer, now=clock.now, wall_ns=clock.wall_ns)
+        self.intake = Intake(shaper, section, self)
+        self.delivery = Delivery(
+            output,
+            self.buffer,
+            RetryPolicy(section, has_secondary=self.secondary is not None),
+            lanes=section.flush_thread_count,
+            secondary=self.secondary,
+            backup=None if section.disable_chunk_backup else self._backup(),
+            commit_timeout=section.delayed_commit_timeout,
+            changed=self._changed,
+            clock=clock,
+        )
+        self.lanes = Lanes(
+            section.flush_thread_count,
+            job=self._job,
+            lost=self.delivery.lost,
+            clock=clock,
+            log=output.log,
+            rest=section.flush_thread_burst_interval,
+        )
+        self.started = True
+        self.lanes.start()
+        output.__dict__["emit"] = self.intake.emit
+
+    def _backup(self) -> Backup:
+        settings = self.context.settings
+        return Backup(
+            settings.root_dir or settings.backup_dir,
+            settings.worker_id,
+            self.output.plugin_id,
+            self.context.files,
+            dir_mode=settings.dir_mode,
+            mode=settings.file_mode,
+        )
+
+    # What the intake tells.
+
+    def chunk_staged(self, chunk: Chunk) -> None:
+        """Set the timer that queues a new chunk."""
+        due = self._due(chunk)
+        if due < self._due_at:
+            self._arm_due(due)
+
+    def chunks_queued(self) -> None:
+        """Wake as many lanes as there is work for."""
+        self.lanes.wake(len(self.buffer.queued))
+
+    def call_later(self, seconds: float) -> None:
+        """Let waiting batches try again in some seconds."""
+        self.context.clock.deadline(seconds, self.intake.resume)
+
+    # What outputs tell.
+
+    def commit(self, chunk_id: bytes) -> None:
+        """Forget a chunk that arrived; see Output.commit."""
+        self.delivery.commit(chunk_id)
+
+    def rollback(self, chunk_id: bytes, error: Exception | None) -> None:
+        """Try a chunk again; see Output.rollback."""
+        self.delivery.rollback(chunk_id, error)
+
+    # Between the buffer and the lanes.
+
+    def flush(self) -> None:
+        """Queue everything that is staged, now."""
+        for chunk in list(self.buffer.staged.values()):
+            self.buffer.seal(chunk)
+        self.chunks_queued()
+
+    def _job(self, lane: Lane) -> Awaitable[None] | None:
+        work = self.delivery.next(lane)
+        if work is None:
+            self._arm_try()
+        elif self.buffer.staged and self._due_at == math.inf:
+            self._queue_due()  # the queue was too long for what is due
+        return work
+
+    def _changed(self) -> None:
+        if self.intake.waiting:
+            self.intake.resume()
+        self.lanes.wake(len(self.buffer.queued) + self.delivery.parted)
+
+    def _due(self, chunk: Chunk) -> float:
+        """When (by the clock) a staged chunk must be queued."""
+        section, clock = self.section, self.context.clock
+        due = math.inf
+        if self._mode == "interval":
+            due = chunk.since + section.flush_interval
+        if chunk.meta.timekey is not None and self.keys.timekey is not None:
+            end = chunk.meta.timekey + self.keys.timekey + section.timekey_wait
+            due = min(due, clock.now() + max(end - clock.wall_ns() / 1e9, 0.0))
+        return due
+
+    def _arm_due(self, due: float) -> None:
+        now = self.context.clock.now()
+        wait = max(due - now, self.section.flush_thread_interval or 0.0, 0.0)
+        self._due_at = now + wait
+        if self._due_timer is None:
+            self._due_timer = self.context.clock.deadline(wait, self._queue_due)
+        else:
+            self._due_timer.reschedule(wait)
+
+    def _queue_due(self) -> None:
+        """Queue the staged chunks whose time has come, as long as the queue is short."""
+        self._due_at = math.inf
+        now = self.context.clock.now()
+        soonest = math.inf
+        for chunk in list(self.buffer.staged.values()):
+            due = self._due(chunk)
+            if due > now + 1e-6:
+                soonest = min(soonest, due)
+            elif len(self.buffer.queued) < self.section.queued_limit:
+                self.buffer.seal(chunk)
+        if soonest < math.inf:
+            self._arm_due(soonest)
+        if self.buffer.queued:
+            self.chunks_queued()
+
+    def _arm_try(self) -> None:
+        """Wake the lanes at the next moment at which something may be tried."""
+        moment = self.delivery.next_moment()
+        now = self.context.clock.now()
+        if moment == math.inf or (now < self._try_at <= moment):
+            return
+        self._try_at = moment
+        wait = max(moment - now, 0.0)
+        if self._try_timer is None:
+            self._try_timer = self.context.clock.deadline(wait, self._try)
+        else:
+            self._try_timer.reschedule(wait)
+
+    def _try(self) -> None:
+        self._try_at = math.inf
+        self.lanes.wake_all()
+
+    # The end.
+
+    async def stop(self, deadline: float) -> None:
+        """Flush (if flush_at_shutdown), let lanes finish, give up files. deadline: by the clock, in seconds.
+
+        Returns at the deadline at the latest, plus a second in which cancelled lanes end.
+        """
+        if not self.started:
+            return
+        self.started = False
+        clock = self.context.clock
+        self.intake.close()
+        flushing = self.section.flushes_at_shutdown
+        if flushing:
+            self.flush()
+        while clock.now() < deadline and (self.lanes.busy or (flushing and self._flushable())):
+            await clock.sleep(min(_POLL, max(deadline - clock.now(), 0.001)))
+        self.delivery.stopping = True
+        await self.lanes.stop()
+        self.delivery.take_back()
+        for timer in (self._due_timer, self._try_timer):
+            if timer is not None:
+                timer.cancel()
+        store = self.buffer.store
+        if not store.persistent and self.buffer.events:
+            self.lost = self.buffer.events
+            self.output.log.error(
+                "%d events in memory are lost at shutdown, %d bytes", self.buffer.events, self.buffer.used
+            )
+        store.close()
+
+    def _flushable(self) -> bool:
+        """Whether there is something that can be delivered without waiting for a back-off."""
+        if self.delivery.gate.step:
+            return bool(self.delivery.pending)
+        return bool(self.buffer.queued or self.delivery.parted or self.delivery.pending)
+
+    def stats(self) -> dict[str, Any]:
+        """Return all figures of the buffer, the delivery and each lane."""
+        return runner_stats(self) if hasattr(self, "lanes") else {}
+
+
+def wire(output: Output, context: Context, primary: Output | None) -> None:
+    """Give a buffered output its runner, a secondary its primary's; report sections that do not fit."""
+    problems = context.problems
+    can_buffer = overrides(output, Output, "write") or overrides(output, Output, "try_write")
+    direct = overrides(output, Output, "process")
+    if primary is not None:
+        if not overrides(output, Output, "write"):
+            problems.error(f'"{output.type_}" cannot be a <secondary>: it does not write chunks', output.place)
+        for name in ("buffer", "secondary"):
+            extra: Directive | None = getattr(output, f"{name}_section")
+            if extra is not None:
+                problems.error(f"<secondary> cannot have a <{name}> section", extra.place)
+        output.runner = primary.runner
+        return
+    directive = output.buffer_section
+    if can_buffer and (directive is not None or not direct or output.prefers_buffer):
+        output.runner = _runner(output, context)
+        return
+    if not direct and not can_buffer and not overrides(output, Output, "emit"):
+        raise ConfError(f"{type(output).__name__} overrides neither process nor write", output.place)
+    if directive is not None:
+        problems.error("<buffer> is configured, but this output has no buffer", directive.place)
+    if output.secondary_section is not None:
+        problems.error("<secondary> needs a buffered output", output.secondary_section.place)
+
+
+def _runner(output: Output, context: Context) -> Runner | None:
+    owner = output.directive
+    assert owner is not None
+    given = output.buffer_section or Directive("buffer", (), owner.file, owner.line, block=())
+    directive = with_defaults(given, output.buffer_defaults, output.default_chunk_keys)
+    type_name = reserved(directive, "@type") or output.buffer_defaults.get("@type", "memory")
+    problems = context.problems
+    before = len(problems.errors)
+    try:
+        cls = context.lookup("buffer", type_name)
+    except ConfError as error:
+        problems.error(error.message, directive.place, hint=error.hint)
+        return None
+    section = cast("BufferSection", cls())
+    configured(section, directive, problems)
+    if len(problems.errors) > before:
+        return None
+    section.owner = output
+    section.context = context
+    section.plugin_id = f"{output.plugin_id}.buffer"
+    section.log = output.log
+    section.provision(context)
+    runner = Runner(output, section, context)
+    if output.secondary_section is not None:
+        output.runner = runner
+        made = context.make(
+            "output", output.secondary_section, default_type=output.type_, router=output.router, primary=output
+        )
+        runner.secondary = made
+        if section.retry_forever:
+            problems.warn("with retry_forever, only errors that no retry mends reach <secondary>", made and made.place)
+    return runner

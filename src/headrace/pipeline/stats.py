@@ -1,0 +1,58 @@
+"""The figures of a buffered output, by the names that Fluentd's monitor_agent uses where it has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.pipeline.runner import Runner
+
+
+def runner_stats(runner: Runner) -> dict[str, Any]:
+    """Return counters and gauges. At any moment received + restored = delivered + buffered + dropped.
+
+    dropped: events that left without being delivered, by reason. oldest_chunk_age: seconds since the
+    oldest chunk in the buffer was begun, 0 when it is empty.
+    """
+    buffer, intake, delivery, clock = runner.buffer, runner.intake, runner.delivery, runner.context.clock
+    chunks = list(buffer.everything())
+    now = clock.now()
+    total = buffer.limits.total
+    dropped = {
+        "rejected": intake.rejected,
+        "left_out": intake.shaper.skipped,
+        "oldest_dropped": intake.discarded,
+        "backed_up": delivery.backed_up,
+        "thrown_away": delivery.thrown_away,
+        "lost_at_shutdown": runner.lost,
+    }
+    timekeys = [chunk.meta.timekey for chunk in chunks if chunk.meta.timekey is not None]
+    staged = sum(chunk.size for chunk in buffer.staged.values())
+    return {
+        "received": intake.received,
+        "restored": runner.restored,
+        "delivered": delivery.delivered,
+        "delivered_by_secondary": delivery.by_secondary,
+        "buffered": 0 if runner.lost else buffer.events,
+        "dropped": dropped,
+        "buffer_stage_length": len(buffer.staged),
+        "buffer_stage_byte_size": staged,
+        "buffer_queue_length": len(buffer.queued),
+        "buffer_queue_byte_size": buffer.used - staged,
+        "buffer_in_flight": len(buffer.in_flight),
+        "buffer_total_queued_size": buffer.used,
+        "buffer_available_buffer_space_ratios": round(100 * (1 - buffer.used / total), 1),
+        "buffer_oldest_timekey": min(timekeys, default=None),
+        "buffer_newest_timekey": max(timekeys, default=None),
+        "oldest_chunk_age": round(max((now - chunk.since for chunk in chunks), default=0.0), 3),
+        "overflows": intake.overflows.count,
+        "write_errors": intake.write_errors.count,
+        "waiting_batches": intake.waiting,
+        "write_count": delivery.attempts,
+        "retry_count": delivery.failures,
+        "retries": delivery.retries,
+        "retry_step": delivery.gate.step,
+        "retry_in": round(max(delivery.gate.opens_at - now, 0.0), 3) if delivery.gate.step else 0.0,
+        "slow_flush_count": delivery.slow,
+        "lanes": [lane.stats() for lane in runner.lanes.all],
+    }
