@@ -3,8 +3,8 @@
 A body piece is a plain `bytes` object, so the events of one message are
 `RequestHead | ResponseHead`, then any number of `bytes`, then one `EndOfMessage`.
 
-A head keeps the bytes that came and one lower-cased copy. Looking a field up is a `find` in that
-copy; lists are made only when somebody asks. A head is never changed after it was parsed.
+A head keeps the bytes that came; its field lines have one lower-cased copy. Lists are made only when
+somebody asks. A head is never changed after it was parsed.
 """
 
 from __future__ import annotations
@@ -17,44 +17,31 @@ _FIELD = re.compile(rb"([^\r\n:]*):[ \t]*([^\r\n]*)")
 _JOINERS = {b"cookie": b"; "}
 
 
-class _Fields:
-    """Lookup in a block of field lines, shared by both kinds of head.
+class Fields:
+    """The field lines of a head. Looking one up is a `find` in a lower-cased copy.
 
-    `fields` holds the start line and the valid field lines; `low` is the same in lower case.
-    `end` is where the head ended in the buffer it was parsed from.
+    text: the valid lines, each after a line feed (so it begins with one), the empty line at the end.
     """
 
-    __slots__ = ("end", "fields", "listed", "low", "raw")
+    __slots__ = ("_listed", "low", "text")
 
-    raw: bytes
-    end: int
-    fields: bytes
-    low: bytes
-    listed: list[tuple[bytes, bytes]] | None
+    def __init__(self, lines: bytes) -> None:
+        self.text = b"\n" + lines
+        self.low = self.text.lower()
+        self._listed: list[tuple[bytes, bytes]] | None = None
 
-    @property
-    def header_start(self) -> int:
-        """Where in `raw` the first field line begins."""
-        return self.raw.find(b"\n") + 1
-
-    def header(self, name: bytes) -> bytes | None:
+    def get(self, name: bytes) -> bytes | None:
         """Value of the field `name` (lower case), repeated lines joined as RFC 9110 5.3 says; None without one."""
         low = self.low
         key = b"\n" + name + b":"
         at = low.find(key)
         if at < 0:
             return None
-        value = self._value(at + len(key))
-        at = low.find(key, at + 1)
-        if at < 0:
-            return value
-        values = [value]
-        while at >= 0:
-            values.append(self._value(at + len(key)))
-            at = low.find(key, at + 1)
-        return _JOINERS.get(name, b", ").join(values)
+        if low.find(key, at + 1) < 0:
+            return self._value(at + len(key))
+        return _JOINERS.get(name, b", ").join(self.get_all(name))
 
-    def header_all(self, name: bytes) -> list[bytes]:
+    def get_all(self, name: bytes) -> list[bytes]:
         """Every value of the field `name` (lower case), in order."""
         low = self.low
         key = b"\n" + name + b":"
@@ -65,25 +52,69 @@ class _Fields:
             at = low.find(key, at + 1)
         return values
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """All valid fields in order, names in their original case. The list is shared: do not change it."""
-        fields = self.listed
-        if fields is None:
-            found = _FIELD.findall(self.fields, self.header_start)
-            fields = self.listed = [(name, value.rstrip(b" \t")) for name, value in found]
-        return fields
+    def items(self) -> list[tuple[bytes, bytes]]:
+        """All fields in order, names in their original case. The list is shared: do not change it."""
+        listed = self._listed
+        if listed is None:
+            found = _FIELD.findall(self.text, 1)
+            listed = self._listed = [(name, value.rstrip(b" \t")) for name, value in found]
+        return listed
 
     def _value(self, start: int) -> bytes:
-        fields = self.fields
-        return fields[start : fields.index(b"\n", start)].strip(b" \t\r")
+        text = self.text
+        return text[start : text.index(b"\n", start)].strip(b" \t\r")
 
 
-class RequestHead(_Fields):
+class _Head:
+    """What both kinds of head share.
+
+    raw: every byte of the head as it came. end: where it ended in the buffer it was parsed from.
+    """
+
+    __slots__ = ("end", "fields", "raw")
+
+    raw: bytes
+    end: int
+    fields: Fields
+
+    @property
+    def header_start(self) -> int:
+        """Where in `raw` the first field line begins."""
+        return self.raw.find(b"\n") + 1
+
+    def header(self, name: bytes) -> bytes | None:
+        """Value of the field `name` (lower case), repeated lines joined as RFC 9110 5.3 says; None without one."""
+        return self.fields.get(name)
+
+    def header_all(self, name: bytes) -> list[bytes]:
+        """Every value of the field `name` (lower case), in order."""
+        return self.fields.get_all(name)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All valid fields in order, names in their original case. The list is shared: do not change it."""
+        return self.fields.items()
+
+
+class RequestFields(Fields):
+    """The field lines of a request, and what they say about framing and routing (see RequestHead).
+
+    Equal lines say the same in every request of the same version, so requests may share one object.
+    """
+
+    __slots__ = ("chunked", "content_length", "expect_continue", "host", "keep_alive")
+
+    host: bytes
+    content_length: int | None
+    chunked: bool
+    keep_alive: bool
+    expect_continue: bool
+
+
+class RequestHead(_Head):
     """The request line and the header fields of one request.
 
     method, target: as sent. For the absolute form (RFC 9112 3.2.2) target is the part from the path on.
     version: 9, 10 or 11. HTTP/1.2 and later minor versions count as 11; 9 is `GET /path` without a version.
-    raw: every byte of the head, request line and empty line included (nothing is normalised).
     content_length: bytes of the body, None without the field. chunked: the body has chunked framing.
     keep_alive: the client wants the connection to stay open. expect_continue: it waits for a 100 answer.
     host: the host wanted, with its port when one was sent: from the absolute form, else from the Host
@@ -114,12 +145,10 @@ class RequestHead(_Fields):
     def partial(cls, raw: bytes) -> RequestHead:
         """A stand-in for a head that could not be parsed: raw bytes only, so that logs can show them."""
         head = cls.__new__(cls)
-        line = raw.partition(b"\n")[0]
-        words = line.split()
+        words = raw.partition(b"\n")[0].split()
         head.raw = raw
         head.end = len(raw)
-        head.fields = head.low = line + b"\n"
-        head.listed = []
+        head.fields = Fields(b"\r\n")
         head.method = words[0] if len(words) > 1 and words[0].isalpha() else b""
         head.target = words[1] if len(words) > 1 else b""
         head.version = 11
@@ -131,7 +160,7 @@ class RequestHead(_Fields):
     @property
     def request_line(self) -> bytes:
         """The request line as sent, without its line end."""
-        return self.raw[: self.raw.find(b"\n")].rstrip(b"\r") if b"\n" in self.raw else self.raw
+        return self.raw.partition(b"\n")[0].rstrip(b"\r")
 
     @property
     def has_body(self) -> bool:
@@ -142,7 +171,7 @@ class RequestHead(_Fields):
         return f"<RequestHead {self.method!r} {self.target[:80]!r} {self.version}>"
 
 
-class ResponseHead(_Fields):
+class ResponseHead(_Head):
     """The status line and the header fields of one response.
 
     version: 10 or 11. status: 100 to 999. reason: may be empty.

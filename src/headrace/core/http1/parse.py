@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from headrace.core.http1.body import ChunkedDecoder, CloseDecoder, Decoder, LengthDecoder
-from headrace.core.http1.events import EndOfMessage, Event, ResponseHead
+from headrace.core.http1.events import EndOfMessage, Event, Fields, ResponseHead
 from headrace.core.http1.request import HeadRules, HeadScan, parse_request_head
 from headrace.errors import Error, HttpError, Side
 
@@ -21,7 +21,7 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: ([^\r\n]*))?\r?\
 _STATUS_BEGUN = re.compile(rb"HTTP/1\.[0-9] [1-9][0-9]{2}[ \r\n]")
 _HEAD_END = re.compile(rb"\n\r?\n")
 _FOLD = re.compile(rb"\r?\n[ \t]+")
-_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\x00]*\r?\n")
+_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\x00]*\r?")
 _FRAMING_NAME = re.compile(rb"(?:content-length|transfer-encoding)[ \t]")
 _BAD_BYTE = re.compile(rb"\x00|\r[^\n]")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -223,19 +223,15 @@ def parse_response_head(raw: bytes, method: bytes) -> ResponseHead:
     head = ResponseHead.__new__(ResponseHead)
     head.raw = raw
     head.end = len(raw)
-    head.listed = None
     head.version = 10 if match[1] == b"0" else 11
     head.status = int(match[2])
     head.reason = (match[3] or b"").strip()
     # RFC 9112 5.2: a user agent replaces a fold with a space. A line that is no field is not passed on.
-    fields = _FOLD.sub(b" ", raw)
-    lines = fields.splitlines(keepends=True) if b"\r" not in fields.replace(b"\r\n", b"") else []
-    good = [line for line in lines[1:-1] if _FIELD.fullmatch(line)]
-    for line in lines[1:-1]:
+    lines = _FOLD.sub(b" ", raw[match.end() :]).split(b"\n")
+    for line in lines:
         if _FRAMING_NAME.match(line.lower()):
             raise ProtocolError("the peer sent white space before the colon of a framing field")
-    head.fields = lines[0] + b"".join(good) + b"\r\n"
-    head.low = head.fields.lower()
+    head.fields = Fields(b"".join(line + b"\n" for line in lines if _FIELD.fullmatch(line)) + b"\r\n")
     _set_framing(head, method)
     return head
 

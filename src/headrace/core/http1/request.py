@@ -1,9 +1,11 @@
 """Request heads: bytes -> RequestHead.
 
-A whole head in one buffer is matched by one regular expression and takes one Python frame; the fields
-that decide framing are then looked up in a lower-cased copy. Everything else (a head in pieces, a line
-that is dropped or refused, a head larger than one buffer, HTTP/0.9, the absolute form) is walked line by
-line by `HeadScan`, which also knows the exact fault. Both ways end in the same checks.
+A whole head in one buffer takes one regular expression for the request line and one for the field
+lines; the fields that decide framing are then looked up in a lower-cased copy. A client that sends the
+same field lines again, as most do on one connection, pays for them once: lines seen before are found by
+their bytes in a small bounded table. Everything else (a head in pieces, a line that is dropped or
+refused, a head larger than one buffer, HTTP/0.9, the absolute form) is walked line by line by `HeadScan`,
+which also knows the exact fault. All ways end in the same checks.
 
 Rules: RFC 9112, with nginx's leniency where two readers cannot differ (bare LF as a line end, empty lines
 before the request, invalid field names dropped: ignore_invalid_headers, underscores_in_headers), and
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.core.http1.events import RequestHead
+from headrace.core.http1.events import RequestFields, RequestHead
 from headrace.errors import HttpError
 
 _TARGET = rb"[^\x00-\x20\x7f]"
@@ -34,8 +36,8 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
-_hosts: set[bytes] = set()  # host values seen to be good; most clients send one of a few
-_HOSTS_KEPT = 256
+_SEEN_LIMIT = 128  # blocks of field lines that are remembered, per version
+_SEEN_BYTES = 1536  # none longer than this: together they stay below a megabyte
 
 
 class HeadRules:
@@ -45,7 +47,19 @@ class HeadRules:
     request line and each field line must fit one buffer, all of them together the buffers there are.
     """
 
-    __slots__ = ("buffers", "field", "first_buffer", "head", "ignore_invalid", "max_headers", "quick", "size")
+    __slots__ = (
+        "block",
+        "buffers",
+        "field",
+        "first_buffer",
+        "ignore_invalid",
+        "line",
+        "max_headers",
+        "quick",
+        "seen",
+        "seen_10",
+        "size",
+    )
 
     def __init__(
         self,
@@ -59,7 +73,10 @@ class HeadRules:
         name = rb"[A-Za-z0-9_-]++" if underscores else rb"[A-Za-z0-9-]++"
         line = name + rb":" + _VALUE + rb"\r?\n"
         self.field = re.compile(line)
-        self.head = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n(?:" + line + rb")*+\r?\n")
+        self.block = re.compile(rb"(?:" + line + rb")*+\r?\n")
+        self.line = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n")
+        self.seen: dict[bytes, RequestFields] = {}
+        self.seen_10: dict[bytes, RequestFields] = {}
         self.first_buffer = header_buffer
         self.buffers, self.size = large
         self.max_headers = max_headers
@@ -75,7 +92,7 @@ class HeadScan:
     one, a line that is still growing included (too long, a bare CR, a NUL).
     """
 
-    __slots__ = ("count", "dropped", "kept", "large", "line", "parts", "room", "start")
+    __slots__ = ("count", "kept", "large", "line", "parts", "room", "start")
 
     def __init__(self, at: int, rules: HeadRules) -> None:
         self.start = -1
@@ -85,7 +102,6 @@ class HeadScan:
         self.room = rules.first_buffer
         self.parts: tuple[bytes, bytes, int, bytes | None] | None = None
         self.kept: list[bytes] = []
-        self.dropped = False
 
     def advance(self, data: bytes, rules: HeadRules) -> int:
         """End of the head in `data`, or -1 when more must come. Raises HttpError: 400, 405, 414, 494, 505."""
@@ -104,9 +120,7 @@ class HeadScan:
             self._pack(end - line, rules)
             self.line = end
             if self.parts is None:
-                text = data[line:end]
-                self.parts = parse_request_line(text)
-                self.kept.append(text)
+                self.parts = parse_request_line(data[line:end])
                 if self.parts[2] == 9:
                     return end
             elif not self._field(data, line, end, rules):
@@ -139,7 +153,6 @@ class HeadScan:
             return True
         if not (rules.ignore_invalid and _DROPPED.fullmatch(data, line, end)):
             raise _invalid(f'client sent invalid header line: "{show(data[line:end])}"')
-        self.dropped = True
         return True
 
     def _pack(self, length: int, rules: HeadRules) -> None:
@@ -221,13 +234,25 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     scan: the walker that saw the beginning of the same head (its offsets are those of `data`). Raises
     HttpError: 400, 405, 414, 494 (the head is too large), 501 (unknown transfer coding), 505.
     """
-    match = rules.head.match(data, at) if scan is None else None
-    if match is not None and (end := match.end()) - at <= rules.quick:
+    fields: RequestFields | None = None
+    host: bytes | None = None
+    match = rules.line.match(data, at) if scan is None else None
+    if match is not None:
         method, target, minor = match.groups()
-        version = 11 if minor == b"1" else 10
-        host: bytes | None = None
-        fields = raw = data if end - at == len(data) else data[at:end]
-    else:
+        version, seen = (11, rules.seen) if minor == b"1" else (10, rules.seen_10)
+        start = match.end()
+        end = data.find(b"\r\n\r\n", start - 2) + 4
+        if start < end <= at + rules.quick:
+            block = data[start:end]
+            fields = seen.get(block)
+            # Without CRLF line ends throughout, an empty line may come before the one that was found.
+            if fields is None and rules.block.fullmatch(block):
+                fields = read_fields(block, version)
+                if end - start <= _SEEN_BYTES:
+                    if len(seen) >= _SEEN_LIMIT:
+                        seen.clear()
+                    seen[block] = fields
+    if fields is None:
         if scan is None:
             scan = HeadScan(at, rules)
         end = scan.advance(data, rules)
@@ -235,68 +260,71 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
             return None
         assert scan.parts is not None
         method, target, version, host = scan.parts
-        raw = data[scan.start : end]
-        fields = b"".join(scan.kept) if scan.dropped else raw
+        at = scan.start
+        fields = read_fields(b"".join(scan.kept) + b"\r\n", version)
     if b"%" in target or b"/." in target:
         check_target(target)
+    if method in _REFUSED_METHODS:
+        raise HttpError(405, f"client sent {method.decode()} method")
 
     head = RequestHead.__new__(RequestHead)
-    head.raw = raw
+    head.raw = data if end - at == len(data) else data[at:end]
     head.end = end
     head.fields = fields
-    head.low = low = fields.lower()
-    head.listed = None
     head.method = method
     head.target = target
     head.version = version
-    head.content_length = None
-    head.chunked = False
-    head.expect_continue = False
+    head.content_length = fields.content_length
+    head.chunked = fields.chunked
+    head.keep_alive = fields.keep_alive
+    head.expect_continue = fields.expect_continue
+    head.host = fields.host if host is None else host
+    return head
 
-    found = low.find(b"\nhost:")
-    if found >= 0:
-        value = fields[found + 6 : fields.find(b"\n", found + 6)].strip(b" \t\r")
-        if value not in _hosts:
-            _check_host(value)
-        if low.find(b"\nhost:", found + 6) >= 0:
-            raise _invalid('client sent duplicate header line: "Host"')
-        head.host = value if host is None else host
+
+def read_fields(block: bytes, version: int) -> RequestFields:
+    """What valid field lines say. Raises HttpError 400, 501."""
+    fields = RequestFields(block)
+    low = fields.low
+    hosts = fields.get_all(b"host")
+    if len(hosts) == 1:
+        _check_host(hosts[0])
+    elif hosts:
+        raise _invalid('client sent duplicate header line: "Host"')
     elif version == 11:
         raise _invalid('client sent HTTP/1.1 request without "Host" header')
-    else:
-        head.host = host or b""
-
-    head.keep_alive = _wants_keep_alive(head) if b"\nconnection:" in low else version == 11
+    fields.host = hosts[0] if hosts else b""
+    fields.content_length = None
+    fields.chunked = False
     if b"\ncontent-length:" in low or b"\ntransfer-encoding:" in low:
-        _set_framing(head)
-    if b"\nexpect:" in low and version == 11:
-        head.expect_continue = (head.header(b"expect") or b"").lower() == b"100-continue" and head.has_body
-    if method in _REFUSED_METHODS:
-        raise HttpError(405, f"client sent {method.decode()} method")
-    return head
+        _set_framing(fields, version)
+    fields.keep_alive = _wants_keep_alive(fields, version) if b"\nconnection:" in low else version == 11
+    fields.expect_continue = (
+        version == 11
+        and b"\nexpect:" in low
+        and (fields.chunked or bool(fields.content_length))
+        and (fields.get(b"expect") or b"").lower() == b"100-continue"
+    )
+    return fields
 
 
 def _check_host(value: bytes) -> None:
     match = _HOST.fullmatch(value)
     if match is None or b".." in value or int(match[1] or 0) > 65535:
         raise _invalid(f'client sent invalid host header: "{show(value)}"')
-    if len(_hosts) >= _HOSTS_KEPT:
-        _hosts.clear()
-    if len(value) <= 255:
-        _hosts.add(value)
 
 
-def _wants_keep_alive(head: RequestHead) -> bool:
-    tokens = [token.strip(b" \t").lower() for token in (head.header(b"connection") or b"").split(b",")]
-    return b"close" not in tokens and (head.version == 11 or b"keep-alive" in tokens)
+def _wants_keep_alive(fields: RequestFields, version: int) -> bool:
+    tokens = [token.strip(b" \t").lower() for token in (fields.get(b"connection") or b"").split(b",")]
+    return b"close" not in tokens and (version == 11 or b"keep-alive" in tokens)
 
 
-def _set_framing(head: RequestHead) -> None:
+def _set_framing(fields: RequestFields, version: int) -> None:
     """RFC 9112 6.3 for requests, every doubt an error."""
-    lengths = head.header_all(b"content-length")
-    codings = head.header_all(b"transfer-encoding")
+    lengths = fields.get_all(b"content-length")
+    codings = fields.get_all(b"transfer-encoding")
     if codings:
-        if head.version != 11:
+        if version != 11:
             raise _invalid('client sent HTTP/1.0 request with "Transfer-Encoding" header')
         if lengths:
             raise _invalid('client sent "Content-Length" and "Transfer-Encoding" headers at the same time')
@@ -304,10 +332,10 @@ def _set_framing(head: RequestHead) -> None:
             raise _invalid('client sent duplicate header line: "Transfer-Encoding"')
         if codings[0].lower() != b"chunked":
             raise HttpError(501, f'client sent unknown "Transfer-Encoding": "{show(codings[0])}"')
-        head.chunked = True
+        fields.chunked = True
         return
     if len(lengths) > 1:
         raise _invalid('client sent duplicate header line: "Content-Length"')
     if not _LENGTH.fullmatch(lengths[0]):
         raise _invalid('client sent invalid "Content-Length" header')
-    head.content_length = int(lengths[0])
+    fields.content_length = int(lengths[0])
