@@ -16,6 +16,7 @@ nginx's phases: https://nginx.org/en/docs/dev/development_guide.html#http_phases
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +34,9 @@ DONE: Final = -4
 REDIRECT: Final = -100
 REFIND: Final = -101
 """The URI was rewritten: find the location anew (post_rewrite)."""
+
+RELOCATE: Final = -102
+"""`if` chose another set of values: go on with the steps of request.location."""
 
 POST_READ: Final = "post_read"
 SERVER_REWRITE: Final = "server_rewrite"
@@ -104,6 +108,9 @@ async def _wait(request: Request, steps: Steps, index: int, result: Awaitable[Re
     phase = steps[index][0]
     try:
         code = await result
+    except asyncio.CancelledError:
+        request.abandon()
+        raise
     except Exception as error:  # noqa: BLE001 - as in run()
         code = _fault(request, error)
     following: Steps | None

@@ -36,11 +36,12 @@ class Family(Protocol):
         ...
 
     def compose(self, scope: Scope, location: Location) -> None:
-        """Add what this family runs in a location: `location.add(phase, handler)`, `location.content = handler`,
-        `location.add_header_filter(f)`, `location.add_body_filter(f)`.
+        """Add what this family runs in a location.
 
-        Called once for every location (also the one that stands for the bare server, and for each `if` block),
-        when all directives are applied: scope.get() gives the values in force.
+        By `location.add(phase, handler)`, `location.content = handler`, `location.add_log(f)`,
+        `location.add_header_filter(place, f)`, `location.add_body_filter(place, f)`. Called
+        once for every location (also the one that stands for the bare server, and for each `if` block), when all
+        directives are applied: scope.get() gives the values in force.
         """
         ...
 

@@ -7,17 +7,22 @@ by then leaves in one write. Attributes have defaults on the class: a request th
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge import phases
 from headrace.edge.body import discard_body, read_body
+from headrace.edge.filters import filter_body
+from headrace.edge.head import assemble
 from headrace.edge.headers import HeadersIn, HeadersOut
+from headrace.edge.logphase import end
 from headrace.edge.special import complete
 
 if TYPE_CHECKING:
-    from headrace.core.http1.server import Exchange
+    from headrace.core.http1.exchange import Exchange, Framing
+    from headrace.edge.filters import BodyFilter
     from headrace.edge.location import Location
     from headrace.edge.server import Server
 
@@ -25,8 +30,6 @@ live: Final[dict[int, Request]] = {}
 """Requests by the integer handle that stands for them where no Python object may go (Lua)."""
 
 _ids = itertools.count(1)
-
-BodyFilterState = dict[str, Any]
 
 
 class Request:
@@ -43,28 +46,35 @@ class Request:
     content_type: bytes | None = None
     content_length: int | None = None
     last_modified: float | None = None
+    allow_ranges: tuple[int, list[tuple[int, int]] | None] | None = None
+    boundary: bytes = b""
+    part_type: bytes = b""
+    whole: int = 0
     header_sent: bool = False
     finished: bool = False
     internal: bool = False
     header_only: bool = False
     redirects: int = 0
-    error_page: int = 0
+    err_status: int = 0
+    error_page: bool = False
+    location_out: bytes | None = None
     uri_changed: bool = False
     rewrites: int = 0
     captures: Sequence[bytes | None] = ()
     body: bytes | None = None
     body_read: bool = False
     body_file: str | None = None
-    limit_body: int | None = None
     head_size: int = 0
-    header_filtered: bool = False
+    body_filters: tuple[BodyFilter, ...] = ()
+    flushing: bool = False
+    gzip: Any = None
+    logged: bool = False
     chunked: bool = False
     started: bool = False
     lua: Any = None
     python: Any = None
     keep_buffered: bool = False
     target: tuple[bytes, bytes | None] | None = None
-    filter_state: BodyFilterState | None = None
     _id: int = 0
     _head: bytes = b""
     _headers_out: HeadersOut | None = None
@@ -75,12 +85,12 @@ class Request:
     _pending_size: int = 0
 
     def __init__(self, exchange: Exchange, server: Server, uri: bytes, args: bytes) -> None:
-        self.exchange = exchange
-        self.server = server
+        self.exchange: Exchange = exchange
+        self.server: Server = server
         self.location: Location = server.location
         self.method: bytes = exchange.head.method
-        self.uri = uri
-        self.args = args
+        self.uri: bytes = uri
+        self.args: bytes = args
 
     # what others hold of a request
 
@@ -98,7 +108,32 @@ class Request:
             self._cleanups = []
         self._cleanups.append(callback)
 
+    def elapsed(self) -> float:
+        """Seconds since the request was complete."""
+        return self.exchange.conn.clock.now() - self.exchange.start
+
+    def received(self) -> int:
+        """Bytes of the request so far: head and body."""
+        exchange = self.exchange
+        return len(exchange.head.raw) + (0 if exchange.body is None else exchange.body.received)
+
+    def credentials(self) -> tuple[bytes | None, bytes | None]:
+        """User and password of Basic authentication as the client claims them (RFC 7617); None when there are none."""
+        header = self.header_in(b"authorization")
+        if header is None or header[:6].lower() != b"basic ":
+            return None, None
+        try:
+            user, colon, password = base64.b64decode(header[6:].strip()).partition(b":")
+        except ValueError:
+            return None, None
+        return (user, password) if colon else (None, None)
+
     # headers
+
+    @property
+    def kept_headers(self) -> HeadersOut | None:
+        """headers_out if anybody asked for them."""
+        return self._headers_out
 
     @property
     def headers_out(self) -> HeadersOut:
@@ -153,7 +188,7 @@ class Request:
         if self.header_sent:
             return
         self.header_sent = True
-        self._head = self.location.responder.head(self)
+        self._head = assemble(self)
 
     def output(self, data: bytes) -> None:
         """Send a part of the body (and the header first). Small parts wait until flush(), finish(), or enough."""
@@ -161,9 +196,8 @@ class Request:
             return
         if not self.header_sent:
             self.send_header()
-        filters = self.location.body_filters
-        if filters and self.header_filtered:
-            data = self.location.responder.filter_body(self, data, last=False)
+        if self.body_filters:
+            data = filter_body(self, data, last=False)
         if not data or self.header_only:
             return
         if self._pending is None:
@@ -190,7 +224,7 @@ class Request:
         if content_type is not None:
             self.content_type = content_type
         self.send_header()
-        if self._pending is None and not self.location.body_filters:
+        if self._pending is None and not self.body_filters:
             self.finished = True
             head = self._head
             self.head_size = len(head)
@@ -202,6 +236,11 @@ class Request:
             self.keep_buffered = True
             self.output(body)
         self.finish()
+
+    def _filter_end(self) -> None:
+        rest = filter_body(self, b"", last=True)
+        if rest and not self.header_only:
+            self._pending = [*(self._pending or ()), rest]
 
     def push(self) -> None:
         """Hand header and pending body to the exchange: from here on they are on their way."""
@@ -217,7 +256,7 @@ class Request:
             exchange.send(pending[0] if len(pending) == 1 else b"".join(pending))
 
     @property
-    def framing(self) -> str:
+    def framing(self) -> Framing:
         """How the end of the body is marked (RFC 9112 6.3), in the words of core.http1.server."""
         if self.header_only:
             return "none"
@@ -227,6 +266,12 @@ class Request:
 
     async def flush(self) -> None:
         """Send everything so far; returns when it is in the kernel. Raises Timeout, ConnectionFailed."""
+        if self.body_filters and not self.finished:
+            self.flushing = True
+            held = filter_body(self, b"", last=False)
+            self.flushing = False
+            if held and not self.header_only:
+                self._pending = [*(self._pending or ()), held]
         self.push()
         await self.exchange.drain(self.location.send_timeout)
 
@@ -236,8 +281,8 @@ class Request:
             return
         if not self.header_sent:
             self.send_header()
-        if self.location.body_filters and self.header_filtered:
-            self.location.responder.filter_last(self)
+        if self.body_filters:
+            self._filter_end()
         self.finished = True
         exchange = self.exchange
         if self.started:
@@ -254,9 +299,16 @@ class Request:
             exchange.respond(self._head, data)
         self.end()
 
+    def abandon(self) -> None:
+        """Close the connection without (the rest of) an answer, and end the request."""
+        if not self.finished:
+            self.finished = True
+            self.exchange.close()
+            self.end()
+
     def end(self) -> None:
         """Run the log phase and the cleanups when the answer is in the kernel."""
-        self.location.responder.end(self)
+        end(self)
 
     def run_cleanups(self) -> None:
         """Forget the handle and call the cleanups; called once, after the log phase."""
@@ -273,7 +325,7 @@ class Request:
 
     def complete(self, code: int | None) -> phases.Steps | None:
         """Act on the code a phase ended with; returns the steps to run when the request begins again."""
-        if (code == 0 or code == phases.DONE) and code is not None:
+        if code == phases.OK or code == phases.DONE:  # noqa: PLR1714 - the fastest form of a hot test
             if not self.finished:
                 self.finish()
             return None

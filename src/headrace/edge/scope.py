@@ -94,7 +94,7 @@ class Scope:
         return scope
 
     def walk(self) -> Iterator[Scope]:
-        """This level and all within, outer ones first."""
+        """Yield this level and all within, outer ones first."""
         yield self
         for child in self.children:
             yield from child.walk()

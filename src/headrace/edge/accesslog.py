@@ -1,0 +1,134 @@
+"""access_log and log_format: a format is compiled once to a function of the request.
+
+https://nginx.org/en/docs/http/ngx_http_log_module.html
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.edge.connection import peer_text
+from headrace.edge.values import Value, evaluate, split_value
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Clock
+    from headrace.edge.log import LogFile, Record
+    from headrace.edge.request import Request
+    from headrace.edge.variables import Getter, Variables
+    from headrace.errors import Place
+
+COMBINED: Final = (
+    '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"'
+)
+
+_DEFAULT: Final = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
+_JSON: Final = re.compile(rb'[\x00-\x1f"\\]')
+_NOTHING: Final = re.compile(rb"(?!)")
+_JSON_SHORT: Final = {10: b"\\n", 13: b"\\r", 9: b"\\t", 8: b"\\b", 12: b"\\f", 34: b'\\"', 92: b"\\\\"}
+
+Format = Callable[["Request"], bytes]
+
+
+def _escape_default(text: bytes) -> bytes:
+    return _DEFAULT.sub(lambda match: b"\\x%02X" % match.group()[0], text)
+
+
+def _escape_json(text: bytes) -> bytes:
+    return _JSON.sub(lambda match: _JSON_SHORT.get(match.group()[0]) or b"\\u%04X" % match.group()[0], text)
+
+
+def compile_format(text: str, variables: Variables, place: Place | None, escape: str = "default") -> Format:
+    """Compile a log_format; escape is "default", "json" or "none". The result ends its line."""
+    pieces: list[bytes | Getter] = split_value(text, variables, place)
+    getters = tuple(piece for piece in pieces if not isinstance(piece, bytes))
+    template = b"".join(piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in pieces) + b"\n"
+    empty = b"-" if escape == "default" else b""
+    unsafe, replace = {
+        "default": (_DEFAULT, _escape_default),
+        "json": (_JSON, _escape_json),
+        "none": (_NOTHING, _escape_default),
+    }[escape]
+    search = unsafe.search
+
+    def line(request: Request) -> bytes:
+        values = []
+        for getter in getters:
+            value = getter(request)
+            if value is None:
+                values.append(empty)
+            else:
+                values.append(replace(value) if search(value) else value)
+        return template % tuple(values)
+
+    return line
+
+
+class AccessLog:
+    """One access_log of a level of the configuration.
+
+    condition: from `if=`; an empty value or "0" keeps the request out. buffer: bytes that lines are gathered up to
+    (0: each line is written at once). flush: seconds after which gathered lines are written at the latest.
+    """
+
+    def __init__(
+        self, file: LogFile, line: Format, *, condition: Value | None = None, buffer: int = 0, flush: float = 0.0
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.condition = condition
+        self.buffer = buffer
+        self.flush_after = flush
+        self.clock: Clock | None = None
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    def log(self, request: Request) -> None:
+        """Write the line of a request that has ended."""
+        if self.condition is not None and evaluate(self.condition, request) in (b"", b"0"):
+            return
+        line = self.line(request)
+        if not self.buffer:
+            self.file.write(line)
+            return
+        if self._size + len(line) > self.buffer:
+            self.flush()
+        if not self._lines and self.flush_after and self.clock is not None:
+            self.clock.deadline(self.flush_after, self.flush)
+        self._lines.append(line)
+        self._size += len(line)
+
+    def flush(self) -> None:
+        """Write the gathered lines."""
+        if self._lines:
+            lines, self._lines, self._size = self._lines, [], 0
+            self.file.write(b"".join(lines))
+
+
+def record_of(request: Request) -> tuple[int, Record]:
+    """What the log bridge tells about a request: the end in ns since the epoch, and fields of nginx's names."""
+    exchange = request.exchange
+    record: Record = {
+        "remote_addr": _text(peer_text(exchange.conn)),
+        "remote_user": _text(request.credentials()[0]),
+        "host": _text(request.header_in(b"host")),
+        "server_name": _text(request.server.name),
+        "method": _text(request.method),
+        "uri": _text(request.uri),
+        "args": _text(request.args),
+        "request": _text(request.var(b"request")),
+        "status": request.status,
+        "bytes_sent": exchange.bytes_sent,
+        "body_bytes_sent": max(exchange.bytes_sent - request.head_size, 0),
+        "request_length": request.received(),
+        "request_time": round(request.elapsed(), 6),
+        "http_referer": _text(request.header_in(b"referer")),
+        "http_user_agent": _text(request.header_in(b"user-agent")),
+    }
+    return time.time_ns(), record
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "surrogateescape")

@@ -1,0 +1,88 @@
+"""The request body: in memory, or in a temporary file past client_body_buffer_size.
+
+Limits count decoded bytes whatever the framing, so that a chunked body is refused like any other (413).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from headrace.errors import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.edge.request import Request
+
+
+def read_body(request: Request) -> Awaitable[None] | None:
+    """Read the whole body; see Request.read_body."""
+    if request.body_read:
+        return None
+    data = request.exchange.body_now()
+    if data is None:
+        return _read(request)
+    _check(request, len(data))
+    request.body_read = True
+    request.body = data
+    return None
+
+
+def discard_body(request: Request) -> None:
+    """Leave the body to the connection, which reads and drops it before the next request."""
+    request.body_read = True
+
+
+def _check(request: Request, size: int) -> None:
+    limit = request.location.max_body
+    if limit and size > limit:
+        raise HttpError(413, "client intended to send too large chunked body")
+
+
+async def _read(request: Request) -> None:
+    request.body_read = True
+    pieces: list[bytes] = []
+    size = 0
+    spool: int | None = None
+    try:
+        while piece := await request.exchange.next_chunk():
+            size += len(piece)
+            _check(request, size)
+            if spool is None and size > request.location.body_buffer:
+                spool = _open_spool(request)
+                for earlier in pieces:
+                    _write(spool, earlier)
+                pieces = []
+            if spool is None:
+                pieces.append(piece)
+            else:
+                _write(spool, piece)
+    finally:
+        if spool is not None:
+            os.close(spool)
+    if spool is None:
+        request.body = b"".join(pieces)
+
+
+def _open_spool(request: Request) -> int:
+    folder = request.location.body_temp
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    fd, path = tempfile.mkstemp(dir=folder)
+    request.body_file = path
+    request.on_cleanup(lambda: _remove(path))
+    request.log_error(5, b"a client request body is buffered to a temporary file %b" % os.fsencode(path))
+    return fd
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

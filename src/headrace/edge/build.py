@@ -1,0 +1,182 @@
+"""From a directive tree to a Gateway: check, apply each directive to its scope, compose every location.
+
+Pure: no socket is opened and no log file; certificates and Python handlers are loaded, so that `check` finds what
+is wrong with them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.conf.check import Spec, check_nginx
+from headrace.edge import phases
+from headrace.edge.families.http import HttpFamily, ServerDraft
+from headrace.edge.families.locations import LocationFamily
+from headrace.edge.families.logs import LogFamily
+from headrace.edge.families.main import MainFamily
+from headrace.edge.families.rewrite import RewriteFamily
+from headrace.edge.families.settings import SettingsFamily
+from headrace.edge.families.tls import tls_config
+from headrace.edge.gateway import Gateway
+from headrace.edge.location import Location, Tree
+from headrace.edge.ports import make_ports
+from headrace.edge.registry import Family
+from headrace.edge.registry import families as known_families
+from headrace.edge.scope import Build, Scope
+from headrace.edge.server import Server
+from headrace.edge.variables import Variables
+from headrace.errors import ConfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.conf.params import Problems
+    from headrace.conf.tree import Directive
+
+F = TypeVar("F")
+
+
+def build(
+    tree: Iterable[Directive],
+    *,
+    prefix: str,
+    problems: Problems,
+    families: Sequence[Family] | None = None,
+    conf_dir: str | None = None,
+) -> Gateway:
+    """Build a gateway. What is wrong goes to `problems`; with errors there, the gateway must not be started.
+
+    families: those that know the directives (registry.families() when None). prefix: the folder relative paths stand
+    for. conf_dir: the folder of the configuration file (prefix/conf when None), where certificates are looked for.
+    """
+    return _Builder(prefix, conf_dir or os.path.join(prefix, "conf"), problems, families or known_families()).run(
+        tuple(tree)
+    )
+
+
+def specs_of(known: Iterable[Family]) -> dict[str, list[Spec]]:
+    """All directives of some families, by name; for checks without building."""
+    specs: dict[str, list[Spec]] = {}
+    for family in known:
+        for name, spec in family.specs.items():
+            specs.setdefault(name, []).append(spec)
+    return specs
+
+
+class _Builder:
+    def __init__(self, prefix: str, conf_dir: str, problems: Problems, known: Sequence[Family]) -> None:
+        self.families = known
+        self.problems = problems
+        self.variables = Variables()
+        self.shared = Build(prefix, conf_dir, problems, self.variables)
+        self.main = self._family(MainFamily)
+        self.http = self._family(HttpFamily)
+        self.settings = self._family(SettingsFamily)
+        self.locations = self._family(LocationFamily)
+        self.rewrite = self._family(RewriteFamily)
+        self.logs = self._family(LogFamily)
+
+    def _family(self, kind: type[F]) -> F:
+        return next(family for family in self.families if isinstance(family, kind))
+
+    def run(self, tree: tuple[Directive, ...]) -> Gateway:
+        before = len(self.problems.errors)
+        check_nginx(tree, specs_of(self.families), self.problems)
+        root = Scope("main", None, None, self.shared)
+        gateway = Gateway(self.main.settings, self.logs.logs, self.logs.error_log(root), self.settings.stats)
+        if len(self.problems.errors) > before:
+            return gateway
+        self._walk(root, tree, "main")
+        if not self.main.seen_events:
+            self.problems.error('no "events" section in configuration')
+        for finish in self.shared.finishers:
+            self._attempt(finish)
+        if len(self.problems.errors) > before:
+            return gateway
+        gateway.error_log = self.logs.error_log(root)
+        gateway.buffered_logs = self.logs.buffered
+        drafts = [(draft, self._server(draft)) for draft in self.http.drafts.values()]
+        gateway.servers = [server for _, server in drafts]
+        self._attempt(lambda: gateway.ports.extend(make_ports(drafts, gateway, self.problems)))
+        for name, place in self.variables.unknown():
+            self.problems.error(f'unknown "{name}" variable', place)
+        return gateway
+
+    def _attempt(self, work: object) -> None:
+        assert callable(work)
+        try:
+            work()
+        except ConfError as error:
+            self.problems.errors.append(error)
+
+    def _walk(self, scope: Scope, directives: Iterable[Directive], context: str) -> None:
+        for directive in directives:
+            family, spec = self._owner(directive.name, context)
+            try:
+                inner = family.apply(scope, directive)
+            except ConfError as error:
+                self.problems.errors.append(error)
+                continue
+            if inner is not None:
+                inside = spec.inside or (f"if in {context}" if spec.name == "if" else spec.name)
+                self._walk(inner, directive.block or (), inside)
+
+    def _owner(self, name: str, context: str) -> tuple[Family, Spec]:
+        for family in self.families:
+            spec = family.specs.get(name)
+            if spec and (context in spec.contexts or (context.startswith("if in ") and "if" in spec.contexts)):
+                return family, spec
+        raise AssertionError(f"{name} passed the check in {context}")
+
+    def _server(self, draft: ServerDraft) -> Server:
+        scope = draft.scope
+        location = Location("server", b"", scope)
+        self._compose(scope, location)
+        server = Server(draft.names, location, self.variables)
+        own = location.handlers(phases.POST_READ) + location.handlers(phases.SERVER_REWRITE)
+        if own:
+            steps = [(name, h) for name in phases.SERVER_PHASES for h in location.handlers(name)]
+            server.steps = (*steps, (phases.FIND_CONFIG, lambda _request: phases.REFIND))
+        found = self._level(scope)
+        server.named = {loc.name: loc for loc in found if loc.kind == "named"}
+        server.tree = Tree(found)
+        if any(spec.tls for spec, _ in draft.listens):
+            self._attempt(lambda: self._tls(server, scope))
+        return server
+
+    def _tls(self, server: Server, scope: Scope) -> None:
+        server.tls = tls_config(scope)
+        try:
+            server.tls.context()
+        except ConfError as error:
+            raise ConfError(error.message, scope.place) from error
+
+    def _level(self, scope: Scope) -> list[Location]:
+        """Compose the locations of one level and within; `if` blocks too."""
+        found: list[Location] = []
+        for child in scope.children:
+            chosen = self.rewrite.if_locations.get(id(child))
+            if chosen is not None:
+                outer = self.locations.locations.get(id(scope))
+                if outer is not None:
+                    chosen.name = outer.name
+                self._compose(child, chosen)
+                self._level(child)
+            location = self.locations.locations.get(id(child))
+            if location is None:
+                continue
+            self._compose(child, location)
+            inner = self._level(child)
+            if inner:
+                location.tree = Tree(inner)
+            found.append(location)
+        return found
+
+    def _compose(self, scope: Scope, location: Location) -> None:
+        for family in self.families:
+            try:
+                family.compose(scope, location)
+            except ConfError as error:
+                self.problems.errors.append(error)
+        location.seal()

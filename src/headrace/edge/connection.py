@@ -1,0 +1,50 @@
+"""What variables and logs ask about a connection: addresses as text, and whether it is TLS."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from headrace.core.tls import TlsStream
+
+if TYPE_CHECKING:
+    from headrace.core.http1.server import HttpConnection
+    from headrace.core.stream import Address
+
+
+def peer_text(conn: HttpConnection) -> bytes:
+    """The client's address as logs write it; `unix:` for a unix socket."""
+    peer = conn.stream.peer
+    return str(peer[0]).encode() if isinstance(peer, tuple) and peer else b"unix:"
+
+
+def peer_port(conn: HttpConnection) -> bytes | None:
+    """The client's port, None for a unix socket."""
+    peer = conn.stream.peer
+    return b"%d" % peer[1] if isinstance(peer, tuple) and len(peer) > 1 else None
+
+
+def local_address(conn: HttpConnection) -> Address:
+    """Our address of the connection; the listener's when the socket is closed already."""
+    try:
+        return conn.stream.local
+    except OSError:
+        found: Address = conn.info.spec.address
+        return found
+
+
+def local_text(conn: HttpConnection) -> bytes:
+    """Our address as `$server_addr` gives it."""
+    local = local_address(conn)
+    return str(local[0]).encode() if isinstance(local, tuple) else b"unix:" + os.fsencode(local)
+
+
+def local_port(conn: HttpConnection) -> int:
+    """Our port, 0 for a unix socket."""
+    local = local_address(conn)
+    return int(local[1]) if isinstance(local, tuple) and len(local) > 1 else 0
+
+
+def is_tls(conn: HttpConnection) -> bool:
+    """True when the connection is encrypted."""
+    return isinstance(conn.stream, TlsStream)

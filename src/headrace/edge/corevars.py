@@ -1,0 +1,239 @@
+"""The variables of the http core: getters by name.
+
+https://nginx.org/en/docs/http/ngx_http_core_module.html#variables
+
+Times are in seconds with milliseconds; sizes in bytes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.edge import names
+from headrace.edge.connection import is_tls, local_port, local_text, peer_port, peer_text
+from headrace.edge.times import iso8601, local_time
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+Getter = Callable[["Request"], bytes | None]
+
+HOSTNAME: Final = socket.gethostname().lower()
+
+
+def _request_line(request: Request) -> bytes | None:
+    return request.exchange.head.request_line or None
+
+
+def _args(request: Request) -> bytes | None:
+    return request.args or None
+
+
+def _host(request: Request) -> bytes | None:
+    return host_only(request.exchange.head.host) or request.server.name or None
+
+
+def host_only(host: bytes) -> bytes:
+    """A Host header in lower case, without its port and trailing dot."""
+    if not host:
+        return b""
+    host = host[: host.find(b"]") + 1] if host.startswith(b"[") else host.partition(b":")[0]
+    return host.rstrip(b".").lower()
+
+
+def _binary_remote_addr(request: Request) -> bytes:
+    try:
+        return ipaddress.ip_address(peer_text(request.exchange.conn).decode()).packed
+    except ValueError:
+        return b""
+
+
+def _server_port(request: Request) -> bytes | None:
+    port = local_port(request.exchange.conn)
+    return b"%d" % port if port else None
+
+
+def _protocol(request: Request) -> bytes:
+    return {9: b"HTTP/0.9", 10: b"HTTP/1.0"}.get(request.exchange.head.version, b"HTTP/1.1")
+
+
+def _status(request: Request) -> bytes:
+    return b"%03d" % (request.status or request.err_status)
+
+
+def _body_bytes_sent(request: Request) -> bytes:
+    return b"%d" % max(request.exchange.bytes_sent - request.head_size, 0)
+
+
+def _request_time(request: Request) -> bytes:
+    return b"%.3f" % max(request.elapsed(), 0.0)
+
+
+def _request_length(request: Request) -> bytes:
+    return b"%d" % request.received()
+
+
+def _request_id(request: Request) -> bytes:
+    slot = request.get_slot(b"request_id")
+    if slot is None:
+        slot = os.urandom(16).hex().encode()
+        request.set_slot(b"request_id", slot)
+    return slot
+
+
+def _document_root(request: Request) -> bytes:
+    return request.location.root_of(request)
+
+
+def _realpath_root(request: Request) -> bytes:
+    return os.path.realpath(request.location.root_of(request))
+
+
+def _request_filename(request: Request) -> bytes:
+    return request.location.path_of(request)
+
+
+def _content_length(request: Request) -> bytes | None:
+    return request.header_in(b"content-length")
+
+
+def _request_body(request: Request) -> bytes | None:
+    return request.body or None
+
+
+def _request_body_file(request: Request) -> bytes | None:
+    return os.fsencode(request.body_file) if request.body_file else None
+
+
+def _remote_user(request: Request) -> bytes | None:
+    return request.credentials()[0]
+
+
+def _sent_content_length(request: Request) -> bytes | None:
+    return None if request.content_length is None else b"%d" % request.content_length
+
+
+def _sent_connection(request: Request) -> bytes:
+    return b"keep-alive" if request.exchange.keep_alive else b"close"
+
+
+CORE: Final[dict[str, Getter]] = {
+    "args": _args,
+    "query_string": _args,
+    "is_args": lambda r: b"?" if r.args else b"",
+    "uri": lambda r: r.uri,
+    "document_uri": lambda r: r.uri,
+    "request_uri": lambda r: r.exchange.head.target,
+    "request": _request_line,
+    "request_method": lambda r: r.method,
+    "request_length": _request_length,
+    "request_time": _request_time,
+    "request_id": _request_id,
+    "request_body": _request_body,
+    "request_body_file": _request_body_file,
+    "request_filename": _request_filename,
+    "request_completion": lambda r: b"OK" if r.finished and not r.exchange.aborted else b"",
+    "document_root": _document_root,
+    "realpath_root": _realpath_root,
+    "host": _host,
+    "hostname": lambda _: HOSTNAME.encode(),
+    "nginx_version": lambda _: names.VERSION.encode(),
+    "pid": lambda _: b"%d" % os.getpid(),
+    "remote_addr": lambda r: peer_text(r.exchange.conn),
+    "binary_remote_addr": _binary_remote_addr,
+    "remote_port": lambda r: peer_port(r.exchange.conn),
+    "remote_user": _remote_user,
+    "server_addr": lambda r: local_text(r.exchange.conn),
+    "server_port": _server_port,
+    "server_name": lambda r: r.server.name,
+    "server_protocol": _protocol,
+    "scheme": lambda r: b"https" if is_tls(r.exchange.conn) else b"http",
+    "https": lambda r: b"on" if is_tls(r.exchange.conn) else b"",
+    "status": _status,
+    "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
+    "body_bytes_sent": _body_bytes_sent,
+    "connection": lambda r: b"%d" % r.exchange.conn.serial,
+    "connection_requests": lambda r: b"%d" % r.exchange.conn.requests,
+    "content_length": _content_length,
+    "content_type": lambda r: r.header_in(b"content-type"),
+    "msec": lambda _: b"%.3f" % time.time(),
+    "time_local": lambda _: local_time(),
+    "time_iso8601": lambda _: iso8601(),
+    "sent_http_content_type": lambda r: r.content_type,
+    "sent_http_content_length": _sent_content_length,
+    "sent_http_location": lambda r: r.location_out or r.headers_out.get(b"location"),
+    "sent_http_transfer_encoding": lambda r: b"chunked" if r.chunked else None,
+    "sent_http_connection": _sent_connection,
+}
+
+
+def _arg(name: str) -> Getter:
+    key = name.encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        for piece in request.args.split(b"&"):
+            found, equals, value = piece.partition(b"=")
+            if equals and found.lower() == key:
+                return value
+        return None
+
+    return get
+
+
+def _http(name: str) -> Getter:
+    key = name.replace("_", "-").encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        if key in _JOINED:
+            values = [value for field, value in request.headers_in() if field.lower() == key]
+            return _JOINED[key].join(values) if values else None
+        return request.header_in(key)
+
+    return get
+
+
+_JOINED: Final = {b"cookie": b"; ", b"x-forwarded-for": b", "}
+
+
+def _cookie(name: str) -> Getter:
+    key = name.encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        cookies = request.header_in(b"cookie")
+        for piece in (cookies or b"").split(b";"):
+            found, equals, value = piece.strip().partition(b"=")
+            if equals and found.lower() == key:
+                return value
+        return None
+
+    return get
+
+
+def _sent_http(name: str) -> Getter:
+    key = name.replace("_", "-").encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        values = request.headers_out.get_all(key)
+        return b", ".join(values) if values else None
+
+    return get
+
+
+PREFIXES: Final[tuple[tuple[str, Callable[[str], Getter]], ...]] = (
+    ("arg_", _arg),
+    ("http_", _http),
+    ("cookie_", _cookie),
+    ("sent_http_", _sent_http),
+)
+
+
+def _set_args(request: Request, value: bytes) -> None:
+    request.args = value
+
+
+SETTERS: Final[dict[str, Callable[[Request, bytes], None]]] = {"args": _set_args, "query_string": _set_args}

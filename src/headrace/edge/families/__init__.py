@@ -1,0 +1,39 @@
+"""The built-in directive families, one file each; the order is that of their handlers within a phase."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.edge.families.access import AccessFamily
+from headrace.edge.families.gzip import GzipFamily
+from headrace.edge.families.headers import HeadersFamily
+from headrace.edge.families.http import HttpFamily
+from headrace.edge.families.locations import LocationFamily
+from headrace.edge.families.logs import LogFamily
+from headrace.edge.families.main import MainFamily
+from headrace.edge.families.python import PythonFamily
+from headrace.edge.families.rewrite import RewriteFamily
+from headrace.edge.families.settings import SettingsFamily
+from headrace.edge.families.static import StaticFamily
+from headrace.edge.families.tls import TlsFamily
+
+if TYPE_CHECKING:
+    from headrace.edge.registry import Family
+
+
+def builtin() -> list[Family]:
+    """Fresh instances of all built-in families."""
+    return [
+        MainFamily(),
+        HttpFamily(),
+        SettingsFamily(),
+        LocationFamily(),
+        RewriteFamily(),
+        AccessFamily(),
+        HeadersFamily(),
+        GzipFamily(),
+        TlsFamily(),
+        StaticFamily(),
+        PythonFamily(),
+        LogFamily(),
+    ]

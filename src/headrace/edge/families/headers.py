@@ -1,0 +1,127 @@
+"""add_header, expires, etag's place in the order.
+
+https://nginx.org/en/docs/http/ngx_http_headers_module.html
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.edge.families.common import HSLI, BaseFamily, invalid, parse_time, spec, table
+from headrace.edge.times import http_date
+from headrace.edge.values import Value, compile_value, evaluate, to_bytes
+from headrace.errors import ConfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.conf.tree import Directive
+    from headrace.edge.location import Location
+    from headrace.edge.request import Request
+    from headrace.edge.scope import Scope
+
+SAFE: Final = frozenset({200, 201, 204, 206, 301, 302, 303, 304, 307, 308})
+
+
+@dataclass(frozen=True)
+class Added:
+    """One add_header. always: for every status, not only those of SAFE."""
+
+    name: bytes
+    value: Value
+    always: bool
+
+
+class HeadersFamily(BaseFamily):
+    """Headers that the configuration adds to answers."""
+
+    specs = table(
+        spec("add_header", HSLI, 2, 3),
+        spec("expires", HSLI, 1, 2),
+    )
+
+    @staticmethod
+    def _do_add_header(scope: Scope, directive: Directive) -> None:
+        name, text, *rest = directive.args
+        if rest and rest[0] != "always":
+            raise ConfError(f'invalid parameter "{rest[0]}"', directive.place)
+        value = compile_value(text, scope.build.variables, directive.place)
+        scope.add("add_header", Added(to_bytes(name), value, bool(rest)))
+
+    @staticmethod
+    def _do_expires(scope: Scope, directive: Directive) -> None:
+        words = directive.args
+        modified = len(words) == 2
+        if modified and words[0] != "modified":
+            raise invalid(directive)
+        text = words[-1]
+        if "$" in text:
+            raise ConfError('"expires" with a variable is not supported by headrace', directive.place)
+        if text in ("off", "epoch", "max"):
+            scope.set_once(directive, None if text == "off" else (text, 0.0))
+            return
+        daily = text.startswith("@")
+        negative = text.startswith("-")
+        seconds = parse_time(text[1:] if daily or text[:1] in "+-" else text)
+        if seconds is None or (daily and seconds > 86400) or (daily and modified):
+            raise invalid(directive)
+        kind = "daily" if daily else "modified" if modified else "access"
+        scope.set_once(directive, (kind, -seconds if negative else seconds))
+
+    def compose(self, scope: Scope, location: Location) -> None:
+        """One header filter for all there is."""
+        expires: tuple[str, float] | None = scope.get("expires")
+        if expires is not None:
+            location.add_header_filter("headers", _expires(*expires))
+        added: list[Added] | None = scope.get("add_header")
+        if added:
+            location.add_header_filter("headers", _adder(tuple(added)))
+
+
+def _adder(added: tuple[Added, ...]) -> Callable[[Request], None]:
+    def add(request: Request) -> None:
+        safe = request.status in SAFE
+        for item in added:
+            if not safe and not item.always:
+                continue
+            value = evaluate(item.value, request)
+            if not value:
+                continue
+            lower = item.name.lower()
+            if lower == b"last-modified":
+                request.last_modified = None
+                request.headers_out.set(item.name, value)
+            else:
+                request.headers_out.add(item.name, value)
+
+    return add
+
+
+def _expires(kind: str, seconds: float) -> Callable[[Request], None]:
+    def expires(request: Request) -> None:
+        if request.status not in SAFE:
+            return
+        out = request.headers_out
+        if kind == "epoch":
+            out.set(b"Expires", b"Thu, 01 Jan 1970 00:00:01 GMT")
+            out.set(b"Cache-Control", b"no-cache")
+            return
+        if kind == "max":
+            out.set(b"Expires", b"Thu, 31 Dec 2037 23:55:55 GMT")
+            out.set(b"Cache-Control", b"max-age=315360000")
+            return
+        now = time.time()
+        if kind == "daily":
+            at = time.localtime(now)
+            since_midnight = at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
+            age = (seconds - since_midnight) % 86400
+        elif kind == "modified" and request.last_modified is not None:
+            age = request.last_modified + seconds - now
+        else:
+            age = seconds
+        out.set(b"Expires", http_date(now + age))
+        out.set(b"Cache-Control", b"max-age=%d" % age if age >= 0 else b"no-cache")
+
+    return expires

@@ -1,0 +1,134 @@
+"""error_log, access_log, log_format.
+
+https://nginx.org/en/docs/http/ngx_http_log_module.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.edge.accesslog import COMBINED, AccessLog, Format, compile_format
+from headrace.edge.families.common import (
+    HSLI,
+    MAIN_HSL,
+    MANY,
+    BaseFamily,
+    parse_size,
+    parse_time,
+    refused,
+    spec,
+    table,
+)
+from headrace.edge.log import ERR, ErrorLog, LogFile, Logs, parse_level
+from headrace.edge.values import compile_value
+from headrace.errors import ConfError
+
+if TYPE_CHECKING:
+    from headrace.conf.tree import Directive
+    from headrace.edge.location import Location
+    from headrace.edge.scope import Scope
+
+DEFAULT_BUFFER = 65536
+
+
+class LogFamily(BaseFamily):
+    """Which files get what. logs: all files, to be opened before the workers are forked."""
+
+    specs = table(
+        spec("error_log", MAIN_HSL, 1, 2),
+        spec("access_log", (*HSLI, "limit_except"), 1, MANY),
+        spec("log_format", ("http",), 2, MANY),
+    )
+
+    def __init__(self) -> None:
+        self.logs = Logs()
+        self._formats: dict[str, Format] = {}
+        self._default: dict[str, AccessLog] = {}
+        self.buffered: list[AccessLog] = []
+
+    def _do_error_log(self, scope: Scope, directive: Directive) -> None:
+        name = directive.args[0]
+        if name.startswith(("syslog:", "memory:")):
+            raise refused(directive, f'error_log to "{name.partition(":")[0]}:"')
+        scope.add("error_log", (self._file(scope, name), parse_level(directive.args, directive.place)))
+
+    def _file(self, scope: Scope, name: str) -> LogFile:
+        return self.logs.file(name if name == "stderr" else scope.build.path(name))
+
+    def error_log(self, scope: Scope) -> ErrorLog:
+        """The error log in force on a level; without any, logs/error.log at level error."""
+        targets = scope.get("error_log")
+        return ErrorLog(targets or ((self.logs.file(scope.build.path("logs/error.log")), ERR),))
+
+    def _do_log_format(self, scope: Scope, directive: Directive) -> None:
+        name, *texts = directive.args
+        if name == "combined" or name in self._formats:
+            raise ConfError(f'duplicate "log_format" name "{name}"', directive.place)
+        escape = "default"
+        if texts[0].startswith("escape="):
+            escape = texts.pop(0)[7:]
+            if escape not in ("default", "json", "none"):
+                raise ConfError(f'unknown log format escaping "{escape}"', directive.place)
+        self._formats[name] = compile_format("".join(texts), scope.build.variables, directive.place, escape)
+
+    def _format(self, scope: Scope, name: str, directive: Directive | None) -> Format:
+        if name == "combined" and name not in self._formats:
+            self._formats[name] = compile_format(COMBINED, scope.build.variables, None)
+        found = self._formats.get(name)
+        if found is None:
+            raise ConfError(f'unknown log format "{name}"', directive.place if directive else None)
+        return found
+
+    def _do_access_log(self, scope: Scope, directive: Directive) -> None:
+        path, *words = directive.args
+        own: list[AccessLog] = scope.settings.setdefault("access_log", [])
+        if path == "off":
+            if words:
+                raise ConfError(f'invalid parameter "{words[0]}"', directive.place)
+            own.clear()
+            return
+        if path.startswith("syslog:") or "$" in path:
+            what = "access_log to syslog" if path.startswith("syslog:") else "access_log to a path with variables"
+            raise refused(directive, what)
+        name = words.pop(0) if words and "=" not in words[0] else "combined"
+        line = self._format(scope, name, directive)
+        options = self._options(scope, directive, words)
+        log = AccessLog(self._file(scope, path), line, **options)
+        if log.buffer:
+            self.buffered.append(log)
+        own.append(log)
+
+    @staticmethod
+    def _options(scope: Scope, directive: Directive, words: list[str]) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if name == "if":
+                options["condition"] = compile_value(value, scope.build.variables, directive.place)
+            elif name == "buffer":
+                options["buffer"] = parse_size(value)
+                if not options["buffer"]:
+                    raise ConfError(f'invalid buffer size "{value}"', directive.place)
+            elif name == "flush":
+                options["flush"] = parse_time(value)
+                if not options["flush"]:
+                    raise ConfError(f'invalid flush time "{value}"', directive.place)
+            elif name == "gzip":
+                raise refused(directive, "access_log with gzip")
+            else:
+                raise ConfError(f'invalid parameter "{word}"', directive.place)
+        if "flush" in options and "buffer" not in options:
+            raise ConfError(f'no buffer is defined for access_log "{directive.args[0]}"', directive.place)
+        return options
+
+    def compose(self, scope: Scope, location: Location) -> None:
+        """Set the error log and the access logs in force."""
+        location.error_log = self.error_log(scope)
+        logs: list[AccessLog] | None = scope.get("access_log")
+        if logs is None:
+            path = scope.build.path("logs/access.log")
+            if path not in self._default:
+                self._default[path] = AccessLog(self.logs.file(path), self._format(scope, "combined", None))
+            logs = [self._default[path]]
+        for log in logs:
+            location.add_log(log.log)

@@ -1,0 +1,97 @@
+"""ssl_*: certificates and protocols of TLS listeners.
+
+https://nginx.org/en/docs/http/ngx_http_ssl_module.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.core.tls_config import TlsConfig
+from headrace.edge.families.common import MANY, BaseFamily, flag, flag_of, parse_time, spec, table
+from headrace.errors import ConfError
+
+if TYPE_CHECKING:
+    from headrace.conf.tree import Directive
+    from headrace.edge.scope import Scope
+
+HS: Final = ("http", "server")
+PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_VERIFY: Final = {"off": "none", "on": "peer", "optional": "optional"}
+
+
+class TlsFamily(BaseFamily):
+    """Settings of the listeners that have `ssl`."""
+
+    specs = table(
+        spec("ssl_certificate", HS, 1),
+        spec("ssl_certificate_key", HS, 1),
+        spec("ssl_protocols", HS, 1, MANY),
+        spec("ssl_ciphers", HS, 1),
+        flag("ssl_prefer_server_ciphers", HS),
+        spec("ssl_client_certificate", HS, 1),
+        spec("ssl_verify_client", HS, 1),
+        spec("ssl_password_file", HS, 1),
+        spec("ssl_session_cache", HS, 1, 2),
+        spec("ssl_session_timeout", HS, 1),
+        flag("ssl_session_tickets", HS),
+    )
+
+    def apply(self, scope: Scope, directive: Directive) -> Scope | None:
+        """See registry.Family."""
+        name, args = directive.name, directive.args
+        value: object = args[0]
+        if name in ("ssl_certificate", "ssl_certificate_key", "ssl_client_certificate", "ssl_password_file"):
+            if "$" in args[0] or args[0].startswith(("data:", "engine:")):
+                raise ConfError(f'"{name}" with a variable or engine is not supported by headrace', directive.place)
+            value = args[0] if args[0].startswith("/") else f"{scope.build.conf_dir}/{args[0]}"
+        elif name == "ssl_protocols":
+            unknown = [word for word in args if word not in PROTOCOLS]
+            if unknown:
+                raise ConfError(f'invalid value "{unknown[0]}"', directive.place)
+            value = args
+        elif name == "ssl_verify_client":
+            if args[0] not in _VERIFY:
+                raise ConfError(f'invalid value "{args[0]}"', directive.place)
+            value = _VERIFY[args[0]]
+        elif name in ("ssl_prefer_server_ciphers", "ssl_session_tickets"):
+            value = flag_of(directive)
+        elif name == "ssl_session_timeout":
+            value = parse_time(args[0])
+        if name in ("ssl_session_cache", "ssl_session_timeout", "ssl_session_tickets"):
+            scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
+        scope.set_once(directive, value)
+        return None
+
+
+def tls_config(scope: Scope) -> TlsConfig:
+    """What a TLS listener of a server uses; raises ConfError as nginx words it."""
+    get = scope.get
+    cert, key = get("ssl_certificate"), get("ssl_certificate_key")
+    if cert is None:
+        raise ConfError('no "ssl_certificate" is defined for the "listen ... ssl" directive', scope.place)
+    if key is None:
+        raise ConfError(f'no "ssl_certificate_key" is defined for certificate "{cert}"', scope.place)
+    protocols = get("ssl_protocols", ("TLSv1.2", "TLSv1.3"))
+    known = [name for name in PROTOCOLS[1:] if name in protocols] or ["TLSv1.2"]
+    passphrase = None
+    if get("ssl_password_file"):
+        try:
+            with open(get("ssl_password_file"), encoding="utf-8") as file:
+                passphrase = file.readline().rstrip("\n")
+        except OSError as error:
+            raise ConfError(
+                f'open() "{get("ssl_password_file")}" failed ({error.errno}: {error.strerror})', scope.place
+            ) from None
+    return TlsConfig(
+        role="server",
+        min_version=known[0],
+        max_version=known[-1],
+        ciphers=get("ssl_ciphers", "HIGH:!aNULL:!MD5"),
+        ca_path=get("ssl_client_certificate"),
+        cert=cert,
+        key=key,
+        passphrase=passphrase,
+        verify_mode=get("ssl_verify_client", "none"),
+        alpn=("http/1.1",),
+    )

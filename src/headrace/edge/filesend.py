@@ -1,0 +1,101 @@
+"""Send an open regular file: conditions, ranges, then the bytes by the cheapest way.
+
+A small file goes out with its head in one write; a large one by sendfile from the chain; one that filters must see
+is read in pieces, with the client's pace. The descriptor is closed when its last byte has left.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from headrace.edge import phases
+from headrace.edge.ranges import condition_status, part_head, requested_ranges
+from headrace.errors import ConnectionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.edge.request import Request
+
+SMALL: Final = 32768
+PIECE: Final = 65536
+
+
+def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitable[int | None]:
+    """Answer with an open regular file, whose descriptor this takes over."""
+    size, modified = info.st_size, int(info.st_mtime)
+    request.content_length = size
+    request.last_modified = modified
+    tag = b'"%x-%x"' % (modified, size) if request.location.etag else None
+    if tag is not None:
+        request.headers_out.set(b"ETag", tag)
+    status = condition_status(request, modified, tag)
+    if status != 200:
+        os.close(fd)
+        if status == 412:
+            return 412
+        request.status = 304
+        request.finish()
+        return phases.DONE
+    pieces = requested_ranges(request, size, modified, tag)
+    if pieces is not None and not pieces:
+        os.close(fd)
+        request.content_length = None
+        request.headers_out.set(b"Content-Range", b"bytes */%d" % size)
+        return 416
+    request.allow_ranges = (size, pieces)
+    request.status = 200
+    if request.method == b"HEAD":
+        os.close(fd)
+        request.finish()
+        return phases.DONE
+    request.send_header()
+    if request.body_filters:
+        return _send_filtered(request, fd, size)
+    if request.status != 206:
+        pieces = None
+    if pieces is None and size <= SMALL:
+        try:
+            data = os.pread(fd, size, 0) if size else b""
+        finally:
+            os.close(fd)
+        if len(data) < size:
+            return phases.ERROR
+        request.output(data)
+        request.finish()
+        return phases.DONE
+    _send_pieces(request, fd, pieces if pieces is not None else [(0, size)])
+    request.finish()
+    return phases.DONE
+
+
+def _send_pieces(request: Request, fd: int, pieces: list[tuple[int, int]]) -> None:
+    boundary = request.boundary
+    for start, end in pieces:
+        if boundary:
+            request.output(part_head(request, boundary, start, end))
+        request.output_file(fd, start, end - start)
+    if boundary:
+        request.output(b"\r\n--%b--\r\n" % boundary)
+        request.push()
+    request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
+
+
+async def _send_filtered(request: Request, fd: int, size: int) -> int:
+    try:
+        offset = 0
+        while offset < size and not request.exchange.aborted:
+            data = os.pread(fd, min(PIECE, size - offset), offset)
+            if not data:
+                return phases.ERROR
+            offset += len(data)
+            request.output(data)
+            if offset < size and request.started:
+                await request.flush()
+    except ConnectionFailed:
+        return phases.ERROR
+    finally:
+        os.close(fd)
+    request.finish()
+    return phases.DONE

@@ -1,0 +1,28 @@
+"""The order of the filters, written once, and how a body goes through them.
+
+Header filters run when the header is decided; body filters get (request, data, last) and return what goes on. A
+location without filters pays nothing. The order is nginx's: what scripts change comes before what the server adds,
+then compression, then ranges (filesend.apply_ranges, for answers that allow them). A filter that acts on some answers
+only is added to the request's body filters by its header filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+HeaderFilter = Callable[["Request"], None]
+BodyFilter = Callable[["Request", bytes, bool], bytes]
+
+HEADER_ORDER: Final = ("script", "headers", "gzip")
+BODY_ORDER: Final = ("script",)
+
+
+def filter_body(request: Request, data: bytes, *, last: bool) -> bytes:
+    """Pass a part of the body through the body filters of the request."""
+    for body_filter in request.body_filters:
+        data = body_filter(request, data, last)
+    return data

@@ -1,0 +1,203 @@
+"""The gateway of one configuration: built before the fork, started in each worker, stopped gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.core.http1.linger import evict_idle
+from headrace.core.http1.server import HttpConnection
+from headrace.core.listener import Listener, open_listener
+from headrace.core.stream import Stream
+from headrace.core.tls import TlsStream
+from headrace.edge import log
+from headrace.errors import ConfError, ConnectionFailed, Error
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+    from headrace.core.clock import Clock
+    from headrace.core.http1.settings import ServerStats
+    from headrace.edge.accesslog import AccessLog
+    from headrace.edge.families.main import MainSettings
+    from headrace.edge.listen import Address, ListenSpec
+    from headrace.edge.log import ErrorLog, Logs
+    from headrace.edge.server import Port, Server
+
+EVICT: Final = 32
+"""Idle connections closed at once when worker_connections are nearly used up."""
+
+
+class Gateway:
+    """A configuration ready to run.
+
+    main: process settings. servers: the virtual servers. ports: a handler per listening socket. logs: the files.
+    """
+
+    def __init__(self, main: MainSettings, logs: Logs, error_log: ErrorLog, stats: ServerStats) -> None:
+        self.main = main
+        self.logs = logs
+        self.error_log = error_log
+        self.counters = stats
+        self.servers: list[Server] = []
+        self.ports: list[Port] = []
+        self.buffered_logs: list[AccessLog] = []
+        self.connections: set[HttpConnection] = set()
+        self._listeners: dict[int, Listener] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._clock: Clock | None = None
+        self._empty: asyncio.Event | None = None
+
+    @property
+    def listens(self) -> list[ListenSpec]:
+        """The addresses to listen on, one socket each."""
+        return [port.spec for port in self.ports]
+
+    @staticmethod
+    def open_socket(spec: ListenSpec) -> socket.socket:
+        """Open the socket of an address. Raises ConfError as nginx words it."""
+        try:
+            sock = open_listener(
+                spec.address,
+                backlog=spec.backlog if spec.backlog > 0 else 65535,
+                reuseport=spec.reuseport,
+                ipv6only=spec.ipv6only,
+                mode=0o666 if isinstance(spec.address, str) else None,
+            )
+        except Error as error:
+            raise ConfError(error.message) from error
+        for level, option, value in spec.options:
+            sock.setsockopt(level, option, value)
+        return sock
+
+    def open_logs(self) -> None:
+        """Open all log files; in the master, before privileges are dropped. Raises ConfError."""
+        self.logs.open_files()
+
+    def reopen_logs(self) -> None:
+        """Reopen all log files (SIGUSR1)."""
+        for access in self.buffered_logs:
+            access.flush()
+        self.logs.reopen()
+
+    async def start(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[Address, socket.socket]
+    ) -> None:
+        """Accept connections on open sockets, by the addresses of `listens`. Raises KeyError when one is missing."""
+        self.open_logs()
+        self._loop, self._clock = loop, clock
+        for access in self.buffered_logs:
+            access.clock = clock
+        shared = self.main.worker_processes > 1
+        for port in self.ports:
+            listener = Listener(
+                sockets[port.spec.address],
+                loop,
+                clock,
+                self._acceptor(port),
+                max_connections=self.main.worker_connections,
+                shared=shared and not port.spec.reuseport,
+                exhausted=self._exhausted,
+            )
+            self._listeners[id(port)] = listener
+            listener.start()
+
+    def _exhausted(self, error: OSError) -> None:
+        self.error_log.line(log.CRIT, f"accept4() failed ({error.errno}: {error.strerror})".encode())
+
+    def _acceptor(self, port: Port) -> Callable[[socket.socket, Address], None]:
+        loop, clock, settings = self._loop, self._clock, port.settings
+        assert loop is not None
+        assert clock is not None
+        tls = port.hosts.default.tls if port.spec.tls else None
+        connections, limit = self.connections, self.main.worker_connections
+        nearly = limit - max(limit // 16, 1)
+
+        def accept(sock: socket.socket, peer: Address) -> None:
+            if len(connections) >= nearly:
+                self._make_room(limit)
+            if tls is not None:
+                stream = TlsStream(sock, loop, clock, tls, peer=peer)
+                task = loop.create_task(self._handshake(stream, port, settings.header_timeout))
+                self._handshakes.add(task)
+                task.add_done_callback(self._handshakes.discard)
+                return
+            self._connected(Stream(sock, loop, clock, peer=peer), port)
+
+        return accept
+
+    def _connected(self, stream: Stream, port: Port) -> None:
+        assert self._clock is not None
+        conn = HttpConnection(stream, port, port.settings, self._clock)
+        conn.info = port
+        self.connections.add(conn)
+
+    async def _handshake(self, stream: TlsStream, port: Port, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
+        try:
+            await stream.handshake(timeout)
+        except ConnectionFailed as error:
+            self.error_log.line(log.INFO, b"*0 SSL_do_handshake() failed: " + error.message.encode())
+            stream.abort()
+            self._listeners[id(port)].released()
+            return
+        self._connected(stream, port)
+
+    def _make_room(self, limit: int) -> None:
+        if not evict_idle(self.connections, EVICT) and len(self.connections) >= limit:
+            self.error_log.line(log.ALERT, b"%d worker_connections are not enough" % limit)
+
+    def forget(self, conn: HttpConnection, port: Port) -> None:
+        """A connection is gone; called by its port."""
+        self.connections.discard(conn)
+        listener = self._listeners.get(id(port))
+        if listener is not None:
+            listener.released()
+        if self._empty is not None and not self.connections:
+            self._empty.set()
+
+    async def stop(self, deadline: float | None = None) -> None:
+        """Stop accepting, finish the requests at hand, close.
+
+        deadline: seconds, then connections are cut; None: wait for all.
+        """
+        clock = self._clock
+        if clock is None:
+            return
+        for listener in self._listeners.values():
+            listener.close()
+        self._empty = asyncio.Event()
+        for conn in list(self.connections):
+            conn.close_soon()
+        if self.connections:
+            try:
+                async with asyncio.timeout(None if deadline is None else deadline):
+                    await self._empty.wait()
+            except TimeoutError:
+                for conn in list(self.connections):
+                    conn.stream.abort()
+        for task in list(self._handshakes):
+            task.cancel()
+        for access in self.buffered_logs:
+            access.flush()
+
+    def stats(self) -> dict[str, Any]:
+        """Counters by name, and the connections open now."""
+        counters = self.counters
+        return {
+            "accepted": counters.accepted,
+            "connections": counters.connections,
+            "requests": counters.requests,
+            "answered": counters.answered,
+            "busy": counters.busy,
+            "idle": counters.idle,
+            "refused": counters.refused,
+            "timeouts": counters.timeouts,
+            "aborted": counters.aborted,
+            "listeners": {port.spec.text: self._accepted(port) for port in self.ports},
+        }
+
+    def _accepted(self, port: Port) -> int:
+        listener = self._listeners.get(id(port))
+        return listener.accepted if listener else 0

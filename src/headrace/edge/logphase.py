@@ -1,0 +1,40 @@
+"""The end of a request: the log phase runs when the answer is in the kernel, then the cleanups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.edge import log, phases
+from headrace.edge.accesslog import record_of
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+
+def end(request: Request) -> None:
+    """Log now when nothing is unsent, else when the last byte has left or the connection broke."""
+    chain = request.exchange.conn.stream.chain
+    if chain.length:
+        chain.mark(lambda _error: _log(request))
+    else:
+        _log(request)
+
+
+def _log(request: Request) -> None:
+    if request.logged:
+        return
+    request.logged = True
+    request.phase = phases.LOG
+    for handler in request.location.log_handlers:
+        try:
+            handler(request)
+        except Exception as error:  # noqa: BLE001 - the other logs must run too
+            request.log_fault(error)
+    if log.sinks:
+        at, record = record_of(request)
+        for sink in log.sinks:
+            try:
+                sink(at, record)
+            except Exception as error:  # noqa: BLE001 - as above
+                request.log_fault(error)
+    request.run_cleanups()
