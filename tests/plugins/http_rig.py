@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
+import tempfile
 
 from headrace.conf.fluent import parse
 from headrace.conf.params import Problems
@@ -81,6 +83,70 @@ async def source(parameters="", *, taken=None):
             await plugin.quiesce()
             await plugin.stop()
             await plugin.close()
+
+
+class Running:
+    """A running http output, seen from outside."""
+
+    def __init__(self, plugin, log):
+        self.plugin = plugin
+        self.runner = plugin.runner
+        self.log = log
+
+    def stats(self):
+        return self.plugin.stats()
+
+    def failures(self):
+        return self.runner.stats()["retry_count"]
+
+    async def until(self, condition):
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+    async def idle(self):
+        """Every event is delivered or given up."""
+        await self.until(lambda: not self.runner.stats()["buffered"])
+
+    async def failed(self, count):
+        await self.until(lambda: self.failures() >= count)
+
+    async def given_up(self, reason):
+        """A chunk is in the backup, and the log says why."""
+        await self.until(lambda: self.runner.stats()["dropped"]["backed_up"])
+        assert reason in self.log.getvalue()
+
+
+@contextlib.asynccontextmanager
+async def output(parameters):
+    """A running http output (a `Running`), and a coroutine function (tag, batch) that emits to it."""
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logger = logging.getLogger("headrace.test")
+    logger.addHandler(handler)
+    with tempfile.TemporaryDirectory() as folder:
+        context = context_of(root_dir=folder)
+        plugin = make("output", f"<match **>\n@type http\n{parameters}\n</match>\n", context)
+        context.root.add_output("**", plugin)
+        loop = asyncio.get_running_loop()
+        clock = Clock(loop)
+        context.run_on(loop, clock, {})
+        await plugin.start()
+        await plugin.runner.start()
+
+        async def emit(tag, batch):
+            waiting = context.root.emit(tag, batch)
+            if waiting is not None:
+                await waiting
+
+        try:
+            yield Running(plugin, log), emit
+        finally:
+            async with asyncio.timeout(20):
+                await plugin.runner.stop(clock.now() + 10)
+                await plugin.stop()
+                await plugin.close()
+            logger.removeHandler(handler)
 
 
 class Client:
