@@ -16,7 +16,7 @@ from headrace import errors
 from headrace.core.chain import FLUSH_BYTES, Chain
 from headrace.core.failure import closed
 from headrace.core.stream import READ_SIZE, Owner, Stream
-from headrace.core.tls_config import TlsConfig, forget_contexts, handshake_error, tls_version
+from headrace.core.tls_config import TlsConfig, forget_contexts, handshake_error, reason_of, tls_version
 from headrace.core.tls_engine import TlsEngine
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class TlsStream(Stream):
         chain, wire, engine = self.chain, self._wire, self._engine
         budget = FLUSH_BYTES
         while True:
-            if wire.length and not wire.send_to(self.sock):
+            if wire.length and not self._send_wire():
                 return False
             if self._encrypting:
                 done, self._encrypting = self._encrypting, 0
@@ -268,6 +268,16 @@ class TlsStream(Stream):
             except ssl.SSLError as error:
                 raise _broken("send()", error) from error
             wire.append(engine.outgoing())
+
+    def _send_wire(self) -> bool:
+        try:
+            return self._wire.send_to(self.sock)
+        except OSError as error:
+            if self._encrypting or self.chain.length or not self.established:
+                raise
+            # Only TLS's own words are lost, a goodbye or a key update: reading tells what there is to tell.
+            self._wire.fail(error)
+            return True
 
     def _sent(self) -> int:
         return self._wire.sent
@@ -307,5 +317,4 @@ class TlsStream(Stream):
 
 
 def _broken(call: str, error: ssl.SSLError) -> errors.ConnectionFailed:
-    reason = (error.reason or str(error)).replace("_", " ").lower()
-    return errors.ConnectionFailed(f"TLS {call} failed: {reason}", kind="tls")
+    return errors.ConnectionFailed(f"TLS {call} failed: {reason_of(error)}", kind="tls")

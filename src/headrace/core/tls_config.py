@@ -141,11 +141,16 @@ def _attempt(what: str, load: Callable[[], object]) -> None:
     except errors.ConfError:
         raise
     except ssl.SSLError as error:
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        raise errors.ConfError(f"cannot load {what}: {reason}") from error
+        raise errors.ConfError(f"cannot load {what}: {reason_of(error)}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise errors.ConfError(f"cannot load {what}: {reason}") from error
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in plain words; errors that Python makes itself have none."""
+    reason = getattr(error, "reason", None) or str(error.args[-1] if error.args else error)
+    return str(reason).replace("_", " ").lower()
 
 
 def handshake_error(error: Exception, peer: str) -> errors.ConnectionFailed:
@@ -157,9 +162,8 @@ def handshake_error(error: Exception, peer: str) -> errors.ConnectionFailed:
         text = f"TLS handshake with {peer} failed: peer closed the connection (does it speak TLS on this port?)"
         made = errors.ConnectionFailed(text, kind="tls")
     elif isinstance(error, ssl.SSLError):
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        hint = _HINTS.get(error.reason or "", "")
-        made = errors.ConnectionFailed(f"TLS handshake with {peer} failed: {reason}{hint}", kind="tls")
+        hint = _HINTS.get(getattr(error, "reason", None) or "", "")
+        made = errors.ConnectionFailed(f"TLS handshake with {peer} failed: {reason_of(error)}{hint}", kind="tls")
     elif isinstance(error, OSError):
         return failure(f"TLS handshake with {peer}", error)
     else:
