@@ -7,9 +7,10 @@ import os
 import signal
 
 import pytest
-from http_rig import source
+from http_rig import output, source
 
-from headrace.testing.plugin import need_fluentd
+from headrace.pipeline.event import Batch
+from headrace.testing.plugin import free_port, need_fluentd
 
 pytestmark = pytest.mark.peer
 
@@ -88,3 +89,42 @@ async def test_fluentd_sends_to_us(tmp_path, parameters):
         assert all(record in RECORDS for record in taken.records)
         assert plugin.stats()["accepted"] == 1
         assert not plugin.stats()["refused"]
+
+
+@pytest.mark.parametrize("parameters", FORMATS.values(), ids=FORMATS)
+async def test_we_send_to_fluentd(tmp_path, parameters):
+    port = free_port()
+    receiver = f"""
+        <source>
+          @type http
+          port {port}
+          bind 127.0.0.1
+        </source>
+        <match a.b>
+          @type stdout
+        </match>
+    """
+    async with fluentd(tmp_path, receiver) as log:
+        await until(lambda: "worker is now running" in log.read_text(), log)
+        text = f"""
+            endpoint http://localhost:{port}/a/b
+            reuse_connections true
+            {parameters}
+            <buffer>
+              flush_mode immediate
+            </buffer>
+        """
+        async with output(text) as (running, emit):
+            for _ in range(3):
+                await emit("t", Batch.of([(1, record) for record in RECORDS]))
+                await running.idle()
+            assert running.failures() == 0
+            assert running.stats()["connections"] == {
+                "opened": 1, "reused": 2, "discarded_stale": 0, "failed": 0, "replaced": 0, "resent": 0, "open": 1,
+            }  # fmt: skip
+
+        def arrived():
+            return [line.split(" a.b: ")[1] for line in log.read_text().splitlines() if " a.b: " in line]
+
+        await until(lambda: len(arrived()) == 6, log)
+        assert [json.loads(line) for line in arrived()] == RECORDS * 3

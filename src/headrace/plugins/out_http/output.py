@@ -182,12 +182,14 @@ class HttpOutput(Output):
             passphrase=self.proxy_tls_private_key_passphrase,
             verify_mode=self.proxy_tls_verify_mode,
         )
-        if self._files_exist("proxy_tls_", problems):
-            self._context(problems, tls)
         try:
             self._proxies = ProxyChoice(self.proxy, os.environ, tls)
         except Error as error:
             problems.error(error.message, self.place_of("proxy"))
+            return
+        # A context reads the system's store of CAs, which takes longer than the rest of a start.
+        if self._files_exist("proxy_tls_", problems) and self._proxies.secure:
+            self._context(problems, tls)
 
     def _files_exist(self, prefix: str, problems: Problems) -> bool:
         right = True

@@ -64,6 +64,11 @@ class ProxyChoice:
                     self._by_scheme[scheme] = parse_proxy(url, tls)
             self._exempt = [item for item in variable("no_proxy").replace(",", " ").lower().split() if item]
 
+    @property
+    def secure(self) -> bool:
+        """Whether a proxy is spoken to by TLS."""
+        return any(proxy is not None and proxy.tls is not None for proxy in (self._fixed, *self._by_scheme.values()))
+
     def __call__(self, endpoint: Endpoint) -> Proxy | None:
         """The proxy to use for an endpoint, None to go there directly."""
         if self._fixed is not None:
