@@ -1,0 +1,122 @@
+"""Status and header fields, of the answer and of the request.
+
+Content-Type, Content-Length, Last-Modified and Location of the answer have fields of their own in the request.
+Lists of fields cross as one string: name NUL value NUL name ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.edge.times import http_date
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+
+class HeadersApi:
+    """requests: live requests by handle."""
+
+    def __init__(self, requests: Mapping[int, Request]) -> None:
+        self.requests = requests
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """See the package."""
+        return {
+            "get_status": self.get_status,
+            "set_status": self.set_status,
+            "get_header": self.get_header,
+            "set_header": self.set_header,
+            "clear_header": self.clear_header,
+            "headers_out": self.headers_out,
+            "headers_in": self.headers_in,
+            "clear_header_in": self.clear_header_in,
+            "add_header_in": self.add_header_in,
+        }
+
+    def get_status(self, request_id: int) -> int:
+        """The status of the answer, 0 when nothing has set it."""
+        request = self.requests[request_id]
+        return request.err_status or request.status
+
+    def set_status(self, request_id: int, status: float) -> None:
+        """Set the status of the answer."""
+        request = self.requests[request_id]
+        request.status = int(status)
+        request.err_status = 0
+
+    def get_header(self, request_id: int, name: bytes) -> bytes | None:
+        """The values of a field, separated by NUL."""
+        request = self.requests[request_id]
+        lower = name.lower()
+        if lower == b"content-type":
+            if request.content_type is None:
+                return request.location.content_type_of(request.uri) or None
+            return request.content_type or None
+        if lower == b"content-length":
+            return None if request.content_length is None else b"%d" % request.content_length
+        if lower == b"location" and request.location_out is not None:
+            return request.location_out
+        if lower == b"last-modified" and request.last_modified is not None:
+            return http_date(request.last_modified)
+        return b"\0".join(request.headers_out.get_all(name)) if request.headers_out.get(name) is not None else None
+
+    def set_header(self, request_id: int, name: bytes, value: bytes, override: int) -> None:
+        """Set a field, or add another one of the name."""
+        request = self.requests[request_id]
+        lower = name.lower()
+        if lower == b"content-type":
+            request.content_type = value
+        elif lower == b"content-length":
+            request.content_length = int(value) if value.isdigit() else None
+        elif lower == b"location":
+            request.location_out = value
+        else:
+            if lower == b"last-modified":
+                request.last_modified = None
+            if override:
+                request.headers_out.set(name, value)
+            else:
+                request.headers_out.add(name, value)
+
+    def clear_header(self, request_id: int, name: bytes) -> None:
+        """Remove all fields of a name."""
+        request = self.requests[request_id]
+        lower = name.lower()
+        if lower == b"content-type":
+            request.content_type = b""
+        elif lower == b"content-length":
+            request.content_length = None
+        elif lower == b"location":
+            request.location_out = None
+        else:
+            if lower == b"last-modified":
+                request.last_modified = None
+            request.headers_out.remove(name)
+
+    def headers_out(self, request_id: int) -> bytes:
+        """All fields of the answer so far."""
+        request = self.requests[request_id]
+        fields = list(request.headers_out)
+        for name in (b"content-type", b"content-length", b"location", b"last-modified"):
+            value = self.get_header(request_id, name)
+            if value is not None and request.headers_out.get(name) is None:
+                fields.append((name, value))
+        if request.header_sent:
+            fields.append((b"connection", b"keep-alive" if request.exchange.keep_alive else b"close"))
+            if request.chunked:
+                fields.append((b"transfer-encoding", b"chunked"))
+        return b"".join(b"%b\0%b\0" % field for field in fields)
+
+    def headers_in(self, request_id: int) -> bytes:
+        """All fields of the request."""
+        return b"".join(b"%b\0%b\0" % field for field in self.requests[request_id].headers_in())
+
+    def clear_header_in(self, request_id: int, name: bytes) -> None:
+        """Remove all request fields of a name."""
+        self.requests[request_id].change_headers_in().set_all(name, ())
+
+    def add_header_in(self, request_id: int, name: bytes, value: bytes) -> None:
+        """Append a field to the request."""
+        self.requests[request_id].change_headers_in().add(name, value)

@@ -1,0 +1,85 @@
+"""The answer: output, flush, eof, and where the request goes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.edge.uri import normalise
+from headrace.errors import ConnectionFailed, HttpError, Timeout
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+
+class OutputApi:
+    """requests: live requests by handle. flushed(id, why or None): the VM's entry for the end of a flush."""
+
+    def __init__(self, requests: Mapping[int, Request]) -> None:
+        self.requests = requests
+        self.flushed: Callable[[int, bytes | None], None] = lambda _id, _why: None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """See the package."""
+        return {
+            "output": self.output,
+            "send_headers": self.send_headers,
+            "headers_sent": self.headers_sent,
+            "flush": self.flush,
+            "eof": self.eof,
+            "exec": self.exec,
+        }
+
+    def output(self, request_id: int, data: bytes) -> None:
+        """A part of the body; the header goes first."""
+        self.requests[request_id].output(data)
+
+    def send_headers(self, request_id: int) -> None:
+        """Decide the header and send it."""
+        self.requests[request_id].push()
+
+    def headers_sent(self, request_id: int) -> int:
+        """1 when the header is decided."""
+        return 1 if self.requests[request_id].header_sent else 0
+
+    def flush(self, request_id: int, wait: int) -> int | tuple[None, bytes]:
+        """1: all is in the kernel; 0: the end of the flush will be told; None and why when the client is gone."""
+        request = self.requests[request_id]
+        if request.exchange.aborted:
+            return None, b"client aborted"
+        request.push()
+        if not wait or not request.exchange.conn.stream.chain.length:
+            return 1
+        task = asyncio.get_running_loop().create_task(self._flush(request_id, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return 0
+
+    async def _flush(self, request_id: int, request: Request) -> None:
+        why = None
+        try:
+            await request.flush()
+        except Timeout:
+            why = b"timeout"
+        except ConnectionFailed:
+            why = b"client aborted"
+        self.flushed(request_id, why)
+
+    def eof(self, request_id: int) -> None:
+        """The client has the whole answer; the request itself ends with its handler."""
+        request = self.requests[request_id]
+        if request.location.body_filters:
+            return  # filters see the end of the body when the request ends
+        request.push()
+        request.exchange.finish()
+
+    def exec(self, request_id: int, uri: bytes, args: bytes | None) -> int | None:
+        """An internal redirect; returns the code the handler ends with, None for a URI that cannot be."""
+        if not uri.startswith(b"@"):
+            try:
+                uri = normalise(uri)
+            except HttpError:
+                return None
+        return self.requests[request_id].internal_redirect(uri, args)

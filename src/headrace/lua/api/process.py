@@ -1,0 +1,89 @@
+"""The process: the error log, its numbers, and string functions that Python has in C."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import calendar
+import hashlib
+import hmac
+import os
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.edge.log import ErrorLog
+    from headrace.edge.request import Request
+
+_DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
+
+
+class ProcessApi:
+    """requests: live requests by handle. error_log: for messages of code that runs without a request."""
+
+    def __init__(self, requests: Mapping[int, Request], error_log: ErrorLog) -> None:
+        self.requests = requests
+        self.error_log = error_log
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """See the package."""
+        return {
+            "log": self.log,
+            "pid": os.getpid,
+            "encode_base64": self.encode_base64,
+            "decode_base64": self.decode_base64,
+            "digest": self.digest,
+            "hmac_sha1": self.hmac_sha1,
+            "crc32": zlib.crc32,
+            "parse_http_time": self.parse_http_time,
+        }
+
+    def log(self, request_id: int, level: int, message: bytes) -> None:
+        """One line of the error log."""
+        request = self.requests.get(request_id)
+        if request is not None:
+            if request.phase == "log":
+                message += b" while logging request"
+            request.log_error(level, message)
+        elif request_id < 0:
+            self.error_log.line(level, message + b", context: ngx.timer")
+        else:
+            self.error_log.line(level, message)
+
+    @staticmethod
+    def encode_base64(data: bytes) -> bytes:
+        """RFC 4648 4, with padding."""
+        return binascii.b2a_base64(data, newline=False)
+
+    @staticmethod
+    def decode_base64(text: bytes) -> bytes | None:
+        """RFC 4648 4, with or without padding; None for anything else."""
+        bare = text.rstrip(b"=")
+        if len(bare) % 4 == 1 or len(text) - len(bare) > 2:
+            return None
+        try:
+            return base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
+        except binascii.Error:
+            return None
+
+    @staticmethod
+    def digest(name: bytes, data: bytes) -> bytes:
+        """A digest by its name."""
+        return hashlib.new(name.decode(), data, usedforsecurity=False).digest()
+
+    @staticmethod
+    def hmac_sha1(key: bytes, data: bytes) -> bytes:
+        """RFC 2104 with SHA-1."""
+        return hmac.digest(key, data, "sha1")
+
+    @staticmethod
+    def parse_http_time(text: bytes) -> int | None:
+        """Seconds since the epoch of an HTTP date (RFC 9110 5.6.7)."""
+        for form in _DATES:
+            try:
+                return calendar.timegm(time.strptime(text.decode("latin-1"), form))
+            except ValueError:
+                continue
+        return None

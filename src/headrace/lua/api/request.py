@@ -1,0 +1,165 @@
+"""The request: method, URI, arguments, variables and body."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConnectionFailed, HttpError
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+
+
+class RequestApi:
+    """requests: live requests by handle. body_ready(id, status or None): the VM's entry for the end of a read."""
+
+    def __init__(self, requests: Mapping[int, Request]) -> None:
+        self.requests = requests
+        self.body_ready: Callable[[int, int | None], None] = lambda _id, _status: None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """See the package."""
+        names = (
+            "get_var",
+            "set_var",
+            "get_method",
+            "set_method",
+            "http_version",
+            "is_internal",
+            "start_time",
+            "raw_header",
+            "get_args",
+            "set_args",
+            "set_uri",
+            "read_body",
+            "discard_body",
+            "body_state",
+            "get_body",
+            "get_body_file",
+            "set_body",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def get_var(self, request_id: int, name: bytes) -> bytes | None:
+        """A variable by its name."""
+        return self.requests[request_id].var(name)
+
+    def set_var(self, request_id: int, name: bytes, value: bytes) -> bytes | None:
+        """Set a variable; returns why that cannot be."""
+        try:
+            self.requests[request_id].set_var(name, value)
+        except KeyError:
+            return (
+                b'variable "%b" not found for writing; maybe it is a built-in variable that is not changeable ' % (name)
+                + b"or you forgot to use \"set $%b '';\" in the config file to define it first" % name
+            )
+        except ValueError:
+            return b'variable "%b" not changeable' % name
+        return None
+
+    def get_method(self, request_id: int) -> bytes:
+        """The method."""
+        return self.requests[request_id].method
+
+    def set_method(self, request_id: int, method: bytes) -> None:
+        """Change the method."""
+        self.requests[request_id].method = method
+
+    def http_version(self, request_id: int) -> float:
+        """1.0, 1.1 or 0.9."""
+        return self.requests[request_id].exchange.head.version / 10
+
+    def is_internal(self, request_id: int) -> int:
+        """1 within an internal redirect."""
+        return 1 if self.requests[request_id].internal else 0
+
+    def start_time(self, request_id: int) -> float:
+        """Wall seconds, to the millisecond, at which the request began."""
+        request = self.requests[request_id]
+        clock = request.exchange.conn.clock
+        return round(clock.wall_ns() / 1e9 - request.elapsed(), 3)
+
+    def raw_header(self, request_id: int, no_line: int) -> bytes:
+        """The head as the client sent it, with or without the request line."""
+        raw = self.requests[request_id].exchange.head.raw
+        return raw[raw.find(b"\n") + 1 :] if no_line else raw
+
+    def get_args(self, request_id: int) -> bytes:
+        """The query string."""
+        return self.requests[request_id].args
+
+    def set_args(self, request_id: int, args: bytes) -> None:
+        """Change the query string."""
+        self.requests[request_id].args = args
+
+    def set_uri(self, request_id: int, uri: bytes, jump: int) -> None:
+        """Change the path."""
+        self.requests[request_id].change_uri(uri, jump=bool(jump))
+
+    # body
+
+    def read_body(self, request_id: int) -> int | tuple[int, int]:
+        """1: the body is there; 0: its arrival will be told; with a second value, the status of its fault."""
+        request = self.requests[request_id]
+        try:
+            reading = request.read_body()
+        except HttpError as error:
+            return 1, _fault(request, error)
+        if reading is None:
+            return 1
+        task = asyncio.get_running_loop().create_task(self._read(request_id, request, reading))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return 0
+
+    async def _read(self, request_id: int, request: Request, reading: Awaitable[None]) -> None:
+        status = None
+        try:
+            await reading
+        except HttpError as error:
+            status = _fault(request, error)
+        except ConnectionFailed:
+            status = 499
+        self.body_ready(request_id, status)
+
+    def discard_body(self, request_id: int) -> None:
+        """The body is not wanted."""
+        self.requests[request_id].discard_body()
+
+    def body_state(self, request_id: int) -> int:
+        """1 when the body was read."""
+        return 1 if self.requests[request_id].body_read else 0
+
+    def get_body(self, request_id: int) -> bytes | None:
+        """The body in memory."""
+        return self.requests[request_id].body or None
+
+    def get_body_file(self, request_id: int) -> bytes | None:
+        """The path of the file that has the body."""
+        path = self.requests[request_id].body_file
+        return None if path is None else os.fsencode(path)
+
+    def set_body(self, request_id: int, data: bytes) -> bytes | None:
+        """Replace the body; returns why that cannot be."""
+        request = self.requests[request_id]
+        if not request.body_read:
+            return b"request body not read yet"
+        if request.body_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(request.body_file)
+            request.body_file = None
+        request.body = data
+        request.change_headers_in().set_all(b"Content-Length", (b"%d" % len(data),))
+        return None
+
+
+def _fault(request: Request, error: HttpError) -> int:
+    request.log_error(4, error.message.encode("utf-8", "surrogateescape"))
+    if error.close:
+        request.exchange.keep_alive = False
+    return error.status

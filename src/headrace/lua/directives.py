@@ -1,0 +1,274 @@
+"""The directives of the Lua room: *_by_lua*, lua_package_*, lua_socket_*, lua_ssl_*.
+
+https://github.com/openresty/lua-nginx-module#directives - contexts and arguments are those of that page.
+`lua_socket_spin_time` (how long a cosocket tries a read again before it parks; default 50us, 0 is never) and
+`lua_socket_turn_time` (how long a handler that never waits keeps the loop; default 4ms) are headrace's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.conf.check import Spec
+from headrace.core.tls_config import TlsConfig
+from headrace.edge.families.common import (
+    BaseFamily,
+    flag,
+    flag_of,
+    number_of,
+    parse_time,
+    size_of,
+    spec,
+    table,
+    time_of,
+)
+from headrace.edge.log import DEBUG
+from headrace.edge.phases import ACCESS, REWRITE
+from headrace.edge.values import compile_value, to_bytes
+from headrace.errors import ConfError
+from headrace.lua.handlers import LuaHandlers, Source
+from headrace.lua.runtime import Chunk, Runtime, Settings
+
+if TYPE_CHECKING:
+    from headrace.conf.tree import Directive
+    from headrace.edge.location import Location
+    from headrace.edge.scope import Scope
+
+HTTP: Final = ("http",)
+HSLI: Final = ("http", "server", "location", "if in location")
+CONTENT_AT: Final = ("location", "if in location")
+
+PHASES: Final = {
+    "init": HTTP,
+    "init_worker": HTTP,
+    "exit_worker": HTTP,
+    "rewrite": HSLI,
+    "access": HSLI,
+    "content": CONTENT_AT,
+    "log": HSLI,
+}
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
+
+
+def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
+    made = [
+        Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
+        spec(f"{phase}_by_lua_file", contexts, 1),
+    ]
+    if phase != "exit_worker":
+        made.append(spec(f"{phase}_by_lua", contexts, 1))
+    return made
+
+
+class LuaFamily(BaseFamily):
+    """The family; `runtime` exists once the first Lua chunk or the end of the build needs it."""
+
+    specs = table(
+        *(item for phase, contexts in PHASES.items() for item in _by_lua(phase, contexts)),
+        spec("lua_package_path", HTTP, 1),
+        spec("lua_package_cpath", HTTP, 1),
+        flag("lua_code_cache", HSLI),
+        spec("lua_max_pending_timers", HTTP, 1),
+        spec("lua_max_running_timers", HTTP, 1),
+        flag("lua_need_request_body", HSLI),
+        flag("lua_check_client_abort", HSLI),
+        flag("lua_transform_underscores_in_response_headers", HSLI),
+        flag("lua_socket_log_errors", HSLI),
+        spec("lua_socket_connect_timeout", HSLI, 1),
+        spec("lua_socket_send_timeout", HSLI, 1),
+        spec("lua_socket_read_timeout", HSLI, 1),
+        spec("lua_socket_keepalive_timeout", HSLI, 1),
+        spec("lua_socket_buffer_size", HSLI, 1),
+        spec("lua_socket_pool_size", HSLI, 1),
+        spec("lua_socket_spin_time", HTTP, 1),
+        spec("lua_socket_turn_time", HTTP, 1),
+        spec("lua_ssl_trusted_certificate", HSLI, 1),
+        spec("lua_ssl_protocols", HSLI, 1, 5),
+        spec("lua_ssl_ciphers", HSLI, 1),
+        spec("lua_ssl_certificate", HSLI, 1),
+        spec("lua_ssl_certificate_key", HSLI, 1),
+    )
+
+    def __init__(self) -> None:
+        self.runtime: Runtime | None = None
+        self._http: Scope | None = None
+        self._chunks: dict[tuple[Directive, int], Chunk] = {}
+        self._confs: dict[tuple[tuple[str, Any], ...], Any] = {}
+        self._handlers: LuaHandlers | None = None
+
+    def apply(self, scope: Scope, directive: Directive) -> None:
+        """See edge.registry.Family."""
+        name = directive.name
+        phase, by_lua, _ = name.partition("_by_lua")
+        if by_lua:
+            key = f"{phase}_by_lua"
+            if key in scope.settings:
+                raise ConfError(f'"{name}" directive is duplicate', directive.place)
+            scope.settings[key] = directive
+        else:
+            scope.set_once(directive, self._value(directive))
+        http = scope.enclosing("http")
+        if self._http is None and http is not None:
+            self._http = http
+            scope.build.finishers.append(self._finish)
+
+    def _value(self, directive: Directive) -> Any:
+        name = directive.name
+        if self.specs[name].flag:
+            return flag_of(directive)
+        if name in ("lua_socket_spin_time", "lua_socket_turn_time"):
+            return _fine_time(directive)
+        if name.endswith("_timeout"):
+            return time_of(directive) * 1000
+        if name == "lua_socket_buffer_size":
+            return size_of(directive)
+        if name in ("lua_socket_pool_size", "lua_max_pending_timers", "lua_max_running_timers"):
+            return number_of(directive)
+        if name == "lua_ssl_protocols":
+            return directive.args
+        return directive.args[0]
+
+    def _build(self, scope: Scope) -> Runtime:
+        """The runtime, when all directives of the http level are known."""
+        if self.runtime is None:
+            http = scope.enclosing("http")
+            get = http.get if http is not None else scope.get
+            settings = Settings(
+                prefix=scope.build.prefix,
+                package_path=get("lua_package_path"),
+                package_cpath=get("lua_package_cpath"),
+                code_cache=get("lua_code_cache", True),
+                spin_time=get("lua_socket_spin_time", 50e-6),
+                turn_time=get("lua_socket_turn_time", 4e-3),
+                max_pending_timers=get("lua_max_pending_timers", 1024),
+                max_running_timers=get("lua_max_running_timers", 256),
+            )
+            self.runtime = Runtime(settings)
+            self._handlers = LuaHandlers(self.runtime)
+            if not settings.code_cache:
+                scope.build.problems.warn("lua_code_cache is off; this will hurt performance", scope.place)
+        return self.runtime
+
+    def compose(self, scope: Scope, location: Location) -> None:
+        """See edge.registry.Family."""
+        rewrite, access, log = (scope.get(f"{phase}_by_lua") for phase in ("rewrite", "access", "log"))
+        content = scope.get("content_by_lua") if scope.kind == "if" else scope.own("content_by_lua")
+        if not (rewrite or access or log or content):
+            return
+        self._build(scope)
+        handlers = self._handlers
+        assert handlers is not None
+        if rewrite:
+            location.add(REWRITE, handlers.rewrite(self._source(scope, location, rewrite)))
+        if access:
+            location.add(ACCESS, handlers.access(self._source(scope, location, access)))
+        if content:
+            kept = bool(rewrite or access or log)
+            handler = handlers.content(self._source(scope, location, content), keep=kept)
+            location.content = handler
+        if log:
+            location.add_log(handlers.log(self._source(scope, location, log)))
+
+    def _source(self, scope: Scope, location: Location, directive: Directive) -> Source:
+        runtime = self._build(scope)
+        conf = self._conf(scope, location)
+        check = scope.get("lua_check_client_abort", False)
+        if directive.name.endswith("_file"):
+            path = compile_value(directive.args[0], scope.build.variables, directive.place)
+            if not isinstance(path, bytes) or not runtime.settings.code_cache:
+                return Source(runtime, conf, path=path, prefix=scope.build.prefix, check_abort=check)
+            chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
+            if chunk.failure is not None:
+                return Source(runtime, conf, path=path, prefix=scope.build.prefix, check_abort=check)
+            return Source(runtime, conf, fixed=chunk, check_abort=check)
+        chunk = runtime.load(*_inline(directive), conf)
+        if chunk.failure is not None:
+            text = chunk.failure.decode("utf-8", "replace")
+            scope.build.problems.warn(f"failed to load inlined Lua code: {text}", directive.place)
+        return Source(runtime, conf, fixed=chunk, check_abort=check)
+
+    def _conf(self, scope: Scope, location: Location | None) -> Any:
+        """The settings of a place, as one Lua table for all places with the same."""
+        get = scope.get
+        error_log = location.error_log if location is not None else None
+        values: dict[str, Any] = {
+            "connect_timeout": get("lua_socket_connect_timeout", 60_000),
+            "send_timeout": get("lua_socket_send_timeout", 60_000),
+            "read_timeout": get("lua_socket_read_timeout", 60_000),
+            "keepalive_timeout": get("lua_socket_keepalive_timeout", 60_000),
+            "pool_size": get("lua_socket_pool_size", 30),
+            "buffer_size": get("lua_socket_buffer_size", 4096),
+            "log_errors": get("lua_socket_log_errors", True),
+            "check_client_abort": get("lua_check_client_abort", False),
+            "underscores": get("lua_transform_underscores_in_response_headers", True),
+            "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
+            "need_body": get("lua_need_request_body", False),
+            "tls": self._tls(scope),
+        }
+        key = tuple(values.items())
+        found = self._confs.get(key)
+        if found is None:
+            found = self._confs[key] = self._build(scope).conf(values)
+        return found
+
+    def _tls(self, scope: Scope) -> int:
+        """The number of the TLS settings of a place."""
+        get, path = scope.get, scope.build.path
+        trusted, cert, key = (
+            get(f"lua_ssl_{name}") for name in ("trusted_certificate", "certificate", "certificate_key")
+        )
+        protocols = sorted(get("lua_ssl_protocols", ("TLSv1.2", "TLSv1.3")))
+        config = TlsConfig(
+            min_version=protocols[0],
+            max_version=protocols[-1],
+            ciphers=get("lua_ssl_ciphers"),
+            ca_path=path(trusted) if trusted else None,
+            cert=path(cert) if cert else None,
+            key=path(key) if key else None,
+        )
+        configs = self._build(scope).tls_configs
+        if config not in configs:
+            configs.append(config)
+        return configs.index(config)
+
+    def _finish(self) -> None:
+        """Every directive is applied: take what runs once a process."""
+        scope = self._http
+        assert scope is not None
+        runtime = self._build(scope)
+        for phase in ("init", "init_worker", "exit_worker"):
+            directive: Directive | None = scope.own(f"{phase}_by_lua")
+            if directive is None:
+                continue
+            conf = self._conf(scope, None)
+            if directive.name.endswith("_file"):
+                chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
+            else:
+                chunk = runtime.load(*_inline(directive), conf)
+            if phase == "init":
+                runtime.at_init(chunk, directive.place)
+            elif phase == "init_worker":
+                runtime.at_worker_init(chunk)
+            else:
+                runtime.at_worker_exit(chunk)
+
+
+def _inline(directive: Directive) -> tuple[bytes, bytes]:
+    """The code of an inline directive and its chunk name."""
+    text = directive.text if directive.text is not None else directive.args[0]
+    phase = directive.name.partition("_by_lua")[0]
+    name = f"={phase}_by_lua({os.path.basename(directive.file)}:{directive.line})"
+    return to_bytes(text), to_bytes(name)
+
+
+def _fine_time(directive: Directive) -> float:
+    """A time in seconds; microseconds too."""
+    match = _DURATION.fullmatch(directive.args[0])
+    if match is None:
+        seconds = parse_time(directive.args[0])
+        if seconds is None:
+            raise ConfError(f'"{directive.name}" directive invalid value', directive.place)
+        return seconds
+    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}[match[2]]

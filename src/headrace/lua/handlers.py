@@ -1,0 +1,235 @@
+"""Handlers of the request phases that run Lua chunks.
+
+A run that ends at once stays synchronous: one call into Lua, the output to the request, the end. Only a run that waits
+gets a future. What a run gives: bytes (output; it ended), an integer (its code) or False (it waits).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from headrace.edge import log, phases
+from headrace.edge.values import Value, evaluate
+from headrace.lua.runtime import ACCESS, CONTENT, HEAD, KEEP, LOG, REWRITE, Chunk, Runtime
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headrace.edge.phases import Handler, Result
+    from headrace.edge.request import Request
+
+OK, DONE = phases.OK, phases.DONE
+DECLINED = -5
+EXEC = phases.REDIRECT
+
+
+class LuaHandlers:
+    """Makes the handlers of one runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._before: Callable[[], None] | None = None if runtime.settings.code_cache else runtime.forget_modules
+
+    def content(self, source: Source, *, keep: bool) -> Handler:
+        """A content handler; keep: Lua runs again for the request after it (log)."""
+        return self._make(source, CONTENT + (KEEP if keep else 0), _ended_content)
+
+    def access(self, source: Source) -> Handler:
+        """An access handler: passing means OK."""
+        return self._make(source, ACCESS + KEEP, _ended_access)
+
+    def rewrite(self, source: Source) -> Handler:
+        """A rewrite handler: passing means go on."""
+        return self._make(source, REWRITE + KEEP, _ended_rewrite)
+
+    def _make(self, source: Source, flags: int, ended: Ended) -> Handler:
+        run = self.runtime.run
+        wait = self._wait
+        enter = self._enter
+        fixed = source.fixed
+
+        if fixed is None or fixed.failure is not None or self._before is not None:
+            return self._careful(source, flags, ended)
+        ref, head_flags = fixed.ref, flags + HEAD
+        check = source.check_abort
+
+        if flags == CONTENT:
+
+            def answer(request: Request) -> Result | Awaitable[Result]:
+                if request.lua is not None:
+                    enter(request)
+                result = run(ref, request.id, head_flags if request.method == b"HEAD" else CONTENT)
+                if type(result) is bytes:
+                    if result:
+                        request.output(result)
+                    request.finish()
+                    return DONE
+                if result is False:
+                    return wait(request, ended, check)
+                return ended(request, result)
+
+            return answer
+
+        def handle(request: Request) -> Result | Awaitable[Result]:
+            enter(request)
+            result = run(ref, request.id, head_flags if request.method == b"HEAD" else flags)
+            if result is False:
+                return wait(request, ended, check)
+            return ended(request, result)
+
+        return handle
+
+    def _careful(self, source: Source, flags: int, ended: Ended) -> Handler:
+        """The way of code that may have failed to compile, whose file depends on the request, or is not cached."""
+        runtime = self.runtime
+
+        def handle(request: Request) -> Result | Awaitable[Result]:
+            if self._before is not None and request.lua is None:
+                self._before()
+            self._enter(request)
+            chunk = source.chunk(request)
+            if chunk.failure is not None:
+                kind = b'external Lua file "%b"' % chunk.name[1:] if chunk.path is not None else b"inlined Lua code"
+                request.log_error(log.ERR, b"failed to load %b: %b" % (kind, chunk.failure))
+                return 404 if chunk.missing else 500
+            result = runtime.run(chunk.ref, request.id, flags + (HEAD if request.method == b"HEAD" else 0))
+            if result is False:
+                return self._wait(request, ended, source.check_abort)
+            return ended(request, result)
+
+        return handle
+
+    def _wait(self, request: Request, ended: Ended, check_abort: bool) -> Awaitable[Result]:
+        scheduler = self.runtime.scheduler
+        request_id = request.id
+        future = scheduler.wait_for(request_id)
+        if check_abort:
+            exchange = request.exchange
+            exchange.abort_on_eof = True
+            exchange.on_abort = lambda: scheduler.aborted(request_id)
+        return self._result(request, request_id, future, ended)
+
+    async def _result(
+        self, request: Request, request_id: int, future: asyncio.Future[bytes | int], ended: Ended
+    ) -> Result:
+        try:
+            result = await future
+        except asyncio.CancelledError:
+            self.runtime.forget(request_id)
+            raise
+        request.exchange.on_abort = None
+        return ended(request, result)
+
+    def log(self, source: Source) -> Callable[[Request], None]:
+        """A log handler."""
+        run_plain = self.runtime.run_plain
+
+        def handle(request: Request) -> None:
+            chunk = source.chunk(request)
+            if chunk.failure is not None:
+                request.log_error(log.ERR, b"failed to load inlined Lua code: " + chunk.failure)
+                return
+            result = run_plain(chunk.ref, request.id, LOG)
+            if isinstance(result, tuple) and not result[0]:
+                request.log_error(log.ERR, result[1] + b" while logging request")
+
+        return handle
+
+    def _enter(self, request: Request) -> None:
+        """Before a run that others of this request may follow: what Lua keeps between them ends with the request.
+
+        An internal redirect begins anew (ngx.ctx is empty then), so request.lua remembers how many there were.
+        """
+        seen = request.lua
+        if seen is None:
+            request_id, forget = request.id, self.runtime.forget
+            request.on_cleanup(lambda: forget(request_id))
+        elif seen != request.redirects:
+            self.runtime.forget(request.id)
+        request.lua = request.redirects
+
+
+class Source:
+    """Where a handler's code comes from: compiled with the configuration (fixed), or found by the request."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        conf: Any,
+        *,
+        fixed: Chunk | None = None,
+        path: Value | None = None,
+        prefix: str = "",
+        check_abort: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.conf = conf
+        self.path = path
+        self.prefix = prefix
+        self.check_abort = check_abort
+        self.fixed = fixed
+        self._loaded: dict[str, Chunk] = {}
+
+    def chunk(self, request: Request) -> Chunk:
+        """The code for this request; a file is compiled once unless lua_code_cache is off."""
+        if self.fixed is not None:
+            return self.fixed
+        assert self.path is not None
+        name = evaluate(self.path, request).decode("utf-8", "surrogateescape")
+        if not name.startswith("/"):
+            name = f"{self.prefix.rstrip('/')}/{name}"
+        cached = self.runtime.settings.code_cache
+        chunk = self._loaded.get(name)
+        if chunk is None or chunk.failure is not None:
+            chunk = self._loaded[name] = self.runtime.load_file(name, self.conf)
+        elif not cached:
+            chunk = self._loaded[name] = self.runtime.reload_file(chunk, self.conf)
+        return chunk
+
+
+Ended = Callable[["Request", bytes | int], "Result"]
+
+
+def _ended_content(request: Request, result: bytes | int) -> Result:
+    if isinstance(result, bytes):
+        if result:
+            request.output(result)
+        request.finish()
+        return DONE
+    if result in (OK, DECLINED):
+        request.finish()
+        return DONE
+    return _code(request, result)
+
+
+def _ended_access(request: Request, result: bytes | int) -> Result:
+    if isinstance(result, bytes):
+        if result:
+            request.output(result)
+        result = OK
+    if request.header_sent and result in (OK, DECLINED):
+        request.finish()
+        return DONE
+    if result == DECLINED:
+        return None
+    return OK if result == OK else _code(request, result)
+
+
+def _ended_rewrite(request: Request, result: bytes | int) -> Result:
+    if isinstance(result, bytes):
+        if result:
+            request.output(result)
+        result = OK
+    if request.header_sent and result in (OK, DECLINED):
+        request.finish()
+        return DONE
+    return None if result in (OK, DECLINED) else _code(request, result)
+
+
+def _code(request: Request, code: int) -> Result:
+    if request.header_sent and code >= 200 and code not in {444, 499}:
+        request.finish()
+        return DONE
+    return code

@@ -1,0 +1,262 @@
+-- tcpsock:connect, bind and sslhandshake: from an address to an open connection, through the pool.
+local S, host = ...
+local stats, ngx = S.stats, S.ngx
+local type, tonumber, tostring, select = type, tonumber, tostring, select
+local methods, discard = S.socket_methods, S.discard
+
+local function positive(options, name, minimum, n)
+    local value = options[name]
+    if value == nil then
+        return nil
+    end
+    if type(value) ~= "number" then
+        return S.bad_argument(n, "connect", 'bad "' .. name .. '" option type: ' .. type(value))
+    end
+    if value < minimum then
+        return S.bad_argument(n, "connect", 'bad "' .. name .. '" option value: ' .. tostring(value))
+    end
+    return value
+end
+
+local function pool_options(sock, options, n, key)
+    if type(options) ~= "table" then
+        return key, nil
+    end
+    local backlog = positive(options, "backlog", 0, n)
+    local size = positive(options, "pool_size", 1, n)
+    local name = options.pool
+    if name ~= nil then
+        if type(name) ~= "string" and type(name) ~= "number" then
+            return S.bad_argument(n, "connect", 'bad "pool" option type: ' .. type(name))
+        end
+        key = tostring(name)
+    end
+    if (backlog or size) and not S.pools[key] then
+        S.pool_for(key, size or sock.conf.pool_size, backlog)
+    end
+    return key, options
+end
+
+local function failed(sock, why, number, where)
+    sock.connecting = nil
+    local R = S.R
+    if R.conf.log_errors then
+        if number then
+            host.log(R.id, number == 2 and ngx.CRIT or ngx.ERR,
+                "connect() to " .. where .. " failed (" .. number .. ": " .. S.error_words(number) .. ")")
+        elseif why == "timeout" then
+            host.log(R.id, ngx.ERR, "lua tcp socket connect timed out, when connecting to " .. where)
+        end
+    end
+    local pool = sock.pool
+    if pool then
+        sock.pool = nil
+        S.leave_pool(pool)
+    end
+    return nil, why
+end
+
+--- connect(host, port, options?) or connect("unix:/path", options?)
+function methods.connect(sock, ...)
+    local n = select("#", ...)
+    if n < 1 or n > 3 then
+        return S.raise("ngx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen "
+            .. (n == 0 and type(sock) == "table" and 1 or n + 1))
+    end
+    local name, port, options = ...
+    name = S.check_string(name, 1, "connect")
+    local R = S.R
+    if not R or not S.cur then
+        return S.disabled()
+    end
+    if sock.rid ~= R.id or sock.gen ~= R.gen then
+        S.refused(sock)
+    end
+    local path = name:match("^unix:(.*)$")
+    local key = name
+    if path then
+        options = type(port) == "table" and port or options
+    else
+        if n == 1 then
+            return nil, "missing the port number"
+        end
+        local given = port
+        port = tonumber(port)
+        if not port then
+            return S.bad_argument(2, "connect", "number expected, got " .. type(given))
+        end
+        if port < 0 or port > 65535 then
+            return nil, "bad port number: " .. given
+        end
+        key = name .. ":" .. port
+    end
+    local why = S.refused(sock, true, true)
+    if why then
+        return nil, why
+    end
+    key = pool_options(sock, options, n + 1, key)
+    if sock.fd then
+        discard(sock)
+    end
+    sock.rclosed, sock.wclosed, sock.timed_out, sock.reused, sock.key = nil, nil, nil, 0, key
+
+    local pool = S.pools[key]
+    if pool then
+        local limited = pool.backlog ~= nil
+        if not S.take_idle(pool, sock) and limited and pool.connections >= pool.size then
+            sock.connecting = S.cur
+            local ok
+            ok, why = S.wait_place(pool, sock.connect_timeout)
+            sock.connecting = nil
+            if not ok then
+                return nil, why
+            end
+            S.take_idle(pool, sock)
+        end
+        sock.pool = pool
+        if not sock.fd then
+            pool.connections = pool.connections + 1
+        end
+    end
+    if not sock.fd then
+        sock.connecting = S.cur
+        local number
+        local fd
+        fd, why, number = S.dial(sock, path, name, port, sock.connect_timeout)
+        if not fd then
+            return failed(sock, why, number, path and name or name .. ":" .. port)
+        end
+        sock.fd = fd
+        sock.connecting = nil
+        stats.opened = stats.opened + 1
+    end
+    sock.R = R
+    local socks = R.socks
+    if not socks then
+        socks = {}
+        R.socks = socks
+    end
+    socks[sock] = true
+    return 1
+end
+
+--- The local address of later connects.
+function methods.bind(sock, address, port)
+    address = S.check_string(address, 1, "bind")
+    sock.bound = { address, port and tonumber(port) or 0 }
+    return true
+end
+
+local function handshake_step(sock, handle, timeout)
+    while true do
+        local state, why = host.tls_handshake(handle)
+        if state == 1 then
+            return true
+        elseif state == 0 then
+            return nil, why
+        end
+        why = state == 2 and S.wait_readable(sock, timeout) or state == 3 and S.wait_writable(sock, timeout)
+        if why then
+            return nil, why
+        end
+    end
+end
+
+--- sslhandshake(reused_session?, server_name?, verify?, send_status_req?)
+function methods.sslhandshake(sock, ...)
+    if not sock.fd or sock.rclosed or sock.wclosed then
+        return nil, "closed"
+    end
+    local why = S.refused(sock, true, true)
+    if why then
+        return nil, why
+    end
+    local session, name, verify, status = ...
+    if status then
+        return S.raise("sslhandshake: send_status_req is not supported")
+    end
+    if sock.tls then
+        return session == false or host.tls_session(sock.tls)
+    end
+    local handle
+    handle, why = host.tls_open(sock.fd, sock.conf.tls, type(session) == "number" and session or 0,
+        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0)
+    if not handle then
+        return nil, why
+    end
+    sock.connecting = S.cur
+    local ok
+    ok, why = handshake_step(sock, handle, sock.connect_timeout)
+    sock.connecting = nil
+    if not ok then
+        host.tls_close(handle)
+        discard(sock)
+        return nil, why
+    end
+    sock.tls = handle
+    if session == false then
+        return true
+    end
+    return host.tls_session(handle)
+end
+
+function methods.getsslsession(sock)
+    if not sock.fd then
+        return nil, "closed"
+    end
+    if not sock.tls then
+        return nil, "not an SSL connection"
+    end
+    return host.tls_session(sock.tls)
+end
+
+--- fill() of a TLS socket.
+function S.tls_fill(sock, want)
+    sock.reader = S.cur
+    local room = sock.buffer_size
+    while true do
+        local bytes, why = host.tls_read(sock.tls, want > room and want or room)
+        if bytes then
+            sock.reader = nil
+            sock.rb:put(bytes)
+            S.count_op()
+            return #bytes
+        end
+        if why == "again" then
+            why = S.wait_readable(sock, sock.read_timeout)
+        elseif why == "write" then
+            why = S.wait_writable(sock, sock.read_timeout)
+        end
+        if why then
+            sock.reader = nil
+            return nil, why
+        end
+    end
+end
+
+--- drain_out() of a TLS socket.
+function S.tls_send(sock, data)
+    sock.writer = S.cur
+    local size = #data
+    local sent, why = host.tls_write(sock.tls, data)
+    while not sent do
+        if why == "again" then
+            why = S.wait_readable(sock, sock.send_timeout)
+        elseif why == "write" then
+            why = S.wait_writable(sock, sock.send_timeout)
+        end
+        if why then
+            sock.writer = nil
+            return nil, why
+        end
+        sent, why = host.tls_write(sock.tls, "")
+    end
+    sock.writer = nil
+    return size
+end
+
+--- True when an idle TLS connection has neither bytes nor EOF waiting.
+function S.tls_quiet(item)
+    local _, why = host.tls_read(item.tls, 1)
+    return why == "again"
+end

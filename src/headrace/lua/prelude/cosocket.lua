@@ -1,0 +1,386 @@
+-- ngx.socket.tcp: the socket object and its methods.
+--
+-- One owner: the handler run that made the socket (rid, the record's id and generation). Any other user of it
+-- gets the Lua error "bad request". The object's fields: fd (nil when there is no connection), rb (bytes read and
+-- not yet taken), reader, writer, connecting (the thread that is inside such an operation), rclosed, wclosed
+-- (after a fatal error in that direction), pool, reused, tls (handle of a TLS session), read_timeout,
+-- send_timeout, connect_timeout in ms. What is said of errors: README of lua-nginx-module, "ngx.socket.tcp".
+local S, host = ...
+local ffi, C, stats, ngx = S.ffi, S.C, S.stats, S.ngx
+local buffer = require "string.buffer"
+local type, tonumber, tostring, select, setmetatable = type, tonumber, tostring, select, setmetatable
+local fill, drain_out = S.fill, S.drain_out
+
+local methods = {}
+local meta = { __index = methods, __name = "ngx.socket.tcp" }
+S.socket_methods = methods
+
+--- Close a descriptor, its TLS session and its place in the loop.
+function S.close_fd(sock)
+    S.forget_fd(sock)
+    if sock.tls then
+        host.tls_close(sock.tls)
+        sock.tls = nil
+    end
+    C.hr_close(sock.fd)
+    sock.fd = nil
+    stats.closed = stats.closed + 1
+end
+
+--- End the connection of a socket, from whatever state.
+function S.discard(sock)
+    if sock.fd then
+        S.close_fd(sock)
+    end
+    local R = sock.R
+    if R then
+        sock.R = nil
+        if R.socks then
+            R.socks[sock] = nil
+        end
+    end
+    sock.rb:reset()
+    sock.reader, sock.writer, sock.connecting = nil, nil, nil
+    local pool = sock.pool
+    if pool then
+        sock.pool = nil
+        S.leave_pool(pool)
+    end
+end
+local discard = S.discard
+
+local function busy(T)
+    return T and not T.dead
+end
+
+local function foreign(sock)
+    return S.raise("bad request: this socket belongs to the handler that made it, at " .. sock.made)
+end
+
+-- The checks of every operation on an open connection: nil when all is well, else the error's words.
+local function refused(sock, reading, writing)
+    local R = S.R
+    if not R then
+        return S.raise("no request found")
+    end
+    if sock.rid ~= R.id or sock.gen ~= R.gen then
+        return foreign(sock)
+    end
+    if sock.connecting and busy(sock.connecting) then
+        return "socket busy connecting"
+    end
+    if reading and sock.reader and busy(sock.reader) then
+        return "socket busy reading"
+    end
+    if writing and sock.writer and busy(sock.writer) then
+        return "socket busy writing"
+    end
+    return nil
+end
+S.refused = refused
+
+local function log_error(R, text)
+    if R.conf.log_errors then
+        host.log(R.id, ngx.ERR, text)
+    end
+end
+
+local function on_closed(sock, what)
+    local R = S.R
+    if R then
+        log_error(R, "attempt to " .. what .. " data on a closed socket")
+    end
+    return nil, "closed"
+end
+
+-- A failed read: a timeout leaves the connection open, anything else closes it for reading.
+local function read_failed(sock, why)
+    if why == "timeout" then
+        sock.timed_out = true
+        log_error(S.R, "lua tcp socket read timed out")
+        return why
+    end
+    sock.rclosed = true
+    if sock.wclosed or why ~= "closed" then
+        discard(sock)
+    end
+    return why
+end
+S.read_failed = read_failed
+
+--- receive(n), receive("*l"), receive("*a"), receive()
+function methods.receive(sock, ...)
+    local n = select("#", ...)
+    if n > 1 then
+        return S.raise("expecting 1 or 2 arguments (including the object), but got " .. n + 1)
+    end
+    if not sock.fd or sock.rclosed then
+        return on_closed(sock, "receive")
+    end
+    local why = refused(sock, true, false)
+    if why then
+        return nil, why
+    end
+    local what = ...
+    local size = n == 0 and -1 or tonumber(what)
+    local rb = sock.rb
+    if size and size >= 0 then
+        size = math.floor(size)
+        while #rb < size do
+            local got
+            got, why = fill(sock, size - #rb)
+            if not got then
+                local partial = rb:get()
+                return nil, read_failed(sock, why), partial
+            end
+        end
+        if size == 0 then
+            return ""
+        end
+        return (rb:get(size))
+    elseif size == -1 and n == 0 or what == "*l" then
+        return S.read_line(sock)
+    elseif what == "*a" then
+        while true do
+            local got
+            got, why = fill(sock, 1)
+            if not got then
+                if why == "closed" then
+                    local all = rb:get()
+                    sock.rclosed = true
+                    return all
+                end
+                local partial = rb:get()
+                return nil, read_failed(sock, why), partial
+            end
+        end
+    elseif size then
+        return S.bad_argument(2, "receive", "bad number argument")
+    elseif type(what) == "string" then
+        if #what ~= 2 or what:byte() ~= 42 then
+            return S.bad_argument(2, "receive", "bad pattern argument: " .. what)
+        end
+        return S.bad_argument(2, "receive", "bad pattern argument")
+    end
+    return S.bad_argument(2, "receive", "bad argument")
+end
+
+--- At most max bytes, whatever has arrived.
+function methods.receiveany(sock, ...)
+    local n = select("#", ...)
+    if n ~= 1 then
+        return S.raise("expecting 2 arguments (including the object), but got " .. n + 1)
+    end
+    if not sock.fd or sock.rclosed then
+        return on_closed(sock, "receive")
+    end
+    local why = refused(sock, true, false)
+    if why then
+        return nil, why
+    end
+    local max = tonumber((...))
+    if not max or max < 1 then
+        return S.bad_argument(2, "receiveany", "bad max argument")
+    end
+    local rb = sock.rb
+    if #rb == 0 then
+        local got
+        got, why = fill(sock, 1)
+        if not got then
+            return nil, read_failed(sock, why)
+        end
+    end
+    return (rb:get(math.floor(max)))
+end
+
+local function send_text(value)
+    local kind = type(value)
+    if kind == "string" then
+        return value
+    elseif kind == "number" or kind == "nil" or kind == "boolean" then
+        return tostring(value)
+    elseif kind == "table" then
+        return S.flatten(value, 2, "send")
+    end
+    return S.bad_argument(2, "send",
+        "string, number, boolean, nil, or array table expected, got " .. kind)
+end
+
+--- Send a string, number, boolean, nil or nested table of them; returns the number of bytes sent.
+function methods.send(sock, ...)
+    local data = ...
+    if select("#", ...) ~= 1 then
+        return S.raise("expecting 2 arguments (including the object), but got " .. select("#", ...) + 1)
+    end
+    if not sock.fd or sock.wclosed then
+        return on_closed(sock, "send")
+    end
+    local why = refused(sock, false, true)
+    if why then
+        return nil, why
+    end
+    if type(data) ~= "string" then
+        data = send_text(data)
+    end
+    if data == "" then
+        return 0
+    end
+    local sent
+    sent, why = drain_out(sock, data)
+    if sent then
+        return sent
+    end
+    if why == "timeout" then
+        log_error(S.R, "lua tcp socket write timed out")
+    end
+    discard(sock)
+    return nil, why == "broken pipe" and "closed" or why
+end
+
+--- Close the connection.
+function methods.close(sock)
+    if not sock.fd or (sock.rclosed and sock.wclosed) then
+        return nil, "closed"
+    end
+    local why = refused(sock, true, true)
+    if why then
+        return nil, why
+    end
+    discard(sock)
+    return 1
+end
+
+function methods.getreusedtimes(sock)
+    if not sock.fd or (sock.rclosed and sock.wclosed) then
+        return nil, "closed"
+    end
+    return sock.reused
+end
+
+function methods.getfd(sock)
+    if not sock.fd then
+        return nil, "closed"
+    end
+    return sock.fd
+end
+
+--- Put the connection into its pool for `timeout` ms (0: for ever); the object is closed by that. A connection
+--- with an unfinished exchange or unread bytes must not reach another user: it is closed instead.
+function methods.setkeepalive(sock, ...)
+    if select("#", ...) > 2 then
+        return S.raise("expecting 1 to 3 arguments (including the object), but got " .. select("#", ...) + 1)
+    end
+    local timeout, size = ...
+    local conf = (S.R or S.raise("no request found")).conf
+    timeout = timeout == nil and conf.keepalive_timeout or S.check_number(timeout, 1, "setkeepalive")
+    size = size == nil and conf.pool_size or S.check_number(size, 2, "setkeepalive")
+    if not sock.fd or sock.rclosed or sock.wclosed then
+        return nil, "closed"
+    end
+    local why = refused(sock, true, true)
+    if why then
+        return nil, why
+    end
+    if #sock.rb > 0 then
+        why = "unread data in buffer"
+    elseif sock.timed_out then
+        why = "invalid connection"
+    end
+    if why then
+        discard(sock)
+        return nil, why
+    end
+    local pool = sock.pool or S.pools[sock.key]
+    if not pool and size <= 0 then
+        return S.bad_argument(3, "setkeepalive", 'bad "pool_size" option value: ' .. size)
+    end
+    if S.exiting then
+        discard(sock)
+        return 1
+    end
+    pool = pool or S.pool_for(sock.key, size, nil)
+    if not S.put_idle(pool, sock, timeout) then
+        discard(sock)
+        return nil, "connection in dubious state"
+    end
+    discard(sock)
+    return 1
+end
+
+local function timeout_value(value)
+    local number = tonumber(value)
+    if not number or number < 0 or number > 2147483647 then
+        return S.raise("bad timeout value")
+    end
+    return number
+end
+
+function methods.settimeout(sock, ...)
+    if select("#", ...) ~= 1 then
+        return S.raise("ngx.socket settimeout: expecting 2 arguments (including the object) but seen "
+            .. select("#", ...) + 1)
+    end
+    local value = timeout_value((...))
+    sock:settimeouts(value, value, value)
+end
+
+function methods.settimeouts(sock, ...)
+    if select("#", ...) ~= 3 then
+        return S.raise("ngx.socket settimeout: expecting 4 arguments (including the object) but seen "
+            .. select("#", ...) + 1)
+    end
+    local connecting, sending, reading = ...
+    connecting, sending, reading = timeout_value(connecting), timeout_value(sending), timeout_value(reading)
+    -- 0 means: as the directives say
+    sock.connect_timeout = connecting > 0 and connecting or sock.conf.connect_timeout
+    sock.send_timeout = sending > 0 and sending or sock.conf.send_timeout
+    sock.read_timeout = reading > 0 and reading or sock.conf.read_timeout
+end
+
+function methods.setoption(sock, name, value)
+    if not sock.fd then
+        return nil, "closed"
+    end
+    return S.set_option(sock.fd, name, value)
+end
+
+function methods.getoption(sock, name)
+    if not sock.fd then
+        return nil, "closed"
+    end
+    return S.get_option(sock.fd, name)
+end
+
+ngx.socket = {}
+
+-- A socket object without a connection; the place that made it is kept for error messages.
+local function tcp()
+    local R = S.R
+    if not R or not S.cur then
+        return S.disabled()
+    end
+    local conf = R.conf
+    return setmetatable({
+        rid = R.id, gen = R.gen, conf = conf, rb = buffer.new(), buffer_size = conf.buffer_size, reused = 0,
+        connect_timeout = conf.connect_timeout, send_timeout = conf.send_timeout, read_timeout = conf.read_timeout,
+        credit = S.credit, vain = 4, skipped = 0, rreg = false, wreg = false,
+        made = S.where() or "?",
+    }, meta)
+end
+
+function ngx.socket.tcp(...)
+    if select("#", ...) > 0 then
+        return S.raise("expecting zero arguments, but got " .. select("#", ...))
+    end
+    return tcp()
+end
+ngx.socket.stream = ngx.socket.tcp
+
+function ngx.socket.connect(...)
+    local sock = tcp()
+    local ok, why = sock:connect(...)
+    if ok then
+        return sock
+    end
+    return nil, why
+end

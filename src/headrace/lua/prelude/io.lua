@@ -1,0 +1,233 @@
+-- Bytes in and out of a socket's descriptor, without blocking: the hot path of cosockets.
+--
+-- A read that finds nothing is tried again for a while before the thread parks: parking and waking cost more
+-- than a fast peer needs to answer. The retry is adaptive: each socket carries credit that a paid retry raises
+-- and a vain one lowers; without credit a socket parks at once and retries only now and then. sched_yield between
+-- tries lets a peer on the same core run. Neighbours are safe: every few tries the loop's own epoll descriptor is
+-- looked at, and a thread that has run for TURN ms without the loop gives it a turn.
+-- Settings: lua_socket_spin_time (microseconds, 0 = off), lua_socket_turn_time (milliseconds).
+local S, host = ...
+local ffi, C, mono, stats = S.ffi, S.C, S.mono, S.stats
+local tonumber = tonumber
+local hr_recv, hr_send = C.hr_recv, C.hr_send
+local EINTR, EAGAIN = 4, 11
+local MSG_NOSIGNAL = 0x4000
+local CREDIT, CHECK = 8, 64
+
+local pollfd = ffi.new("struct hr_pollfd[1]")
+pollfd[0].fd = -1
+pollfd[0].events = 1
+local spin_ms, turn_ms = 0.05, 4
+local ops = 0
+S.turn = 0
+S.credit = CREDIT / 2 -- what a new socket begins with: the credit that the last one ended with
+
+--- Python: the loop's descriptor (-1: unknown), the bound of a retry in microseconds, the longest run in ms.
+function S.set_spin(epoll_fd, spin_us, turn)
+    pollfd[0].fd = epoll_fd
+    spin_ms = spin_us * 1e-3
+    turn_ms = turn
+end
+
+-- True when others wait for the loop, or the loop's timers have waited long enough.
+local function loop_wanted()
+    local turn = S.turn
+    local now = mono()
+    if turn == 0 then
+        S.turn = now
+    elseif now - turn > turn_ms then
+        return true
+    end
+    return C.hr_poll(pollfd, 1, 0) > 0
+end
+
+--- Count one operation; every CHECK of them the loop gets a turn if it has work.
+function S.count_op()
+    ops = ops + 1
+    if ops >= CHECK then
+        ops = 0
+        if loop_wanted() and S.cur then
+            S.give_turn()
+            S.turn = 0
+        end
+    end
+end
+
+-- Try a read again until it has an answer or the retry is used up; n as recv() gives it, errno when n < 0.
+local function spin(sock, ptr, cap)
+    stats.spins = stats.spins + 1
+    local fd = sock.fd
+    local limit = mono() + spin_ms
+    local tries = 0
+    while true do
+        C.hr_sched_yield()
+        local n = tonumber(hr_recv(fd, ptr, cap, 0))
+        if n >= 0 then
+            stats.spins_paid = stats.spins_paid + 1
+            local credit = sock.credit + 1
+            sock.credit = credit < CREDIT and credit or CREDIT
+            sock.vain = 4
+            return n, 0
+        end
+        local number = ffi.errno()
+        if number ~= EAGAIN and number ~= EINTR then
+            return n, number
+        end
+        tries = tries + 1
+        if tries % 4 == 0 then
+            if mono() > limit then
+                local credit = sock.credit - 2
+                sock.credit = credit > 0 and credit or 0
+                return -1, EAGAIN
+            end
+            if tries % 16 == 0 and C.hr_poll(pollfd, 1, 0) > 0 then
+                n = tonumber(hr_recv(fd, ptr, cap, 0)) -- our own bytes may be what the loop sees
+                return n, n < 0 and ffi.errno() or 0
+            end
+        end
+    end
+end
+
+local function worth_a_spin(sock)
+    if spin_ms <= 0 then
+        return false
+    end
+    if sock.credit > 0 then
+        return true
+    end
+    local skipped = sock.skipped + 1
+    if skipped >= sock.vain then
+        sock.skipped = 0
+        sock.vain = sock.vain < 512 and sock.vain * 2 or 512
+        return true
+    end
+    sock.skipped = skipped
+    return false
+end
+
+-- recv found nothing: retry, park, try again. Returns the number of bytes in the buffer's reserve, or nil, error.
+local function fill_slow(sock, ptr, cap, number)
+    sock.reader = S.cur
+    while true do
+        if number == EAGAIN then
+            local n
+            if worth_a_spin(sock) then
+                n, number = spin(sock, ptr, cap)
+            else
+                n = -1
+            end
+            if n < 0 and number == EAGAIN then
+                local why = S.wait_readable(sock, sock.read_timeout)
+                if why then
+                    sock.reader = nil
+                    return nil, why
+                end
+                n = tonumber(hr_recv(sock.fd, ptr, cap, 0))
+                number = n < 0 and ffi.errno() or 0
+            end
+            if n >= 0 then
+                sock.reader = nil
+                return n
+            end
+        elseif number == EINTR then
+            local n = tonumber(hr_recv(sock.fd, ptr, cap, 0))
+            number = n < 0 and ffi.errno() or 0
+            if n >= 0 then
+                sock.reader = nil
+                return n
+            end
+        else
+            sock.reader = nil
+            return nil, S.strerror(number)
+        end
+    end
+end
+
+--- Read once into the socket's buffer, at least one byte: returns their number, or nil and
+--- "timeout", "closed" or the words of the error.
+function S.fill(sock, want)
+    if sock.tls then
+        return S.tls_fill(sock, want)
+    end
+    local room = sock.buffer_size
+    local ptr, cap = sock.rb:reserve(want > room and want or room)
+    local n = tonumber(hr_recv(sock.fd, ptr, cap, 0))
+    if n < 0 then
+        local why
+        n, why = fill_slow(sock, ptr, cap, ffi.errno())
+        if not n then
+            return nil, why
+        end
+    end
+    ops = ops + 1
+    if ops >= CHECK then
+        ops = 0
+        if loop_wanted() and S.cur then
+            sock.reader = S.cur
+            sock.rb:commit(n)
+            S.give_turn()
+            sock.reader = nil
+            S.turn = 0
+            if n == 0 then
+                return nil, "closed"
+            end
+            return n
+        end
+    end
+    if n == 0 then
+        return nil, "closed"
+    end
+    sock.rb:commit(n)
+    return n
+end
+
+-- The kernel took less than all: the rest is the socket's chain, sent as the peer makes room.
+local function send_slow(sock, data, sent)
+    sock.writer = S.cur
+    local size = #data
+    local base = ffi.cast("const char *", data)
+    while true do
+        local why = S.wait_writable(sock, sock.send_timeout)
+        if why then
+            sock.writer = nil
+            return nil, why
+        end
+        local n = tonumber(hr_send(sock.fd, base + sent, size - sent, MSG_NOSIGNAL))
+        if n >= 0 then
+            sent = sent + n
+            if sent == size then
+                sock.writer = nil
+                return size
+            end
+        else
+            local number = ffi.errno()
+            if number ~= EAGAIN and number ~= EINTR then
+                sock.writer = nil
+                return nil, S.strerror(number)
+            end
+        end
+    end
+end
+
+--- Send all of a string: returns its length, or nil and "timeout" or the words of the error.
+function S.drain_out(sock, data)
+    if sock.tls then
+        return S.tls_send(sock, data)
+    end
+    if stats.chain_peak == 0 then
+        stats.chain_peak = 1 -- a cosocket's chain is the one string that send() is about
+    end
+    local size = #data
+    local n = tonumber(hr_send(sock.fd, data, size, MSG_NOSIGNAL))
+    if n == size then
+        return n
+    end
+    if n < 0 then
+        local number = ffi.errno()
+        if number ~= EAGAIN and number ~= EINTR then
+            return nil, S.strerror(number)
+        end
+        n = 0
+    end
+    return send_slow(sock, data, n)
+end

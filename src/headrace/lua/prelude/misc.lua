@@ -1,0 +1,149 @@
+-- The process and the phase: ngx.get_phase, ngx.worker, ngx.config, timers, and the guard of global variables.
+local S, host = ...
+local ngx, stats = S.ngx, S.stats
+local type, select, tostring, rawset = type, select, tostring, rawset
+local settings = S.settings
+
+function ngx.get_phase()
+    local R = S.R
+    return S.phases[R and R.phase or S.INIT]
+end
+
+ngx.worker = {
+    pid = function()
+        return host.pid()
+    end,
+    id = function()
+        return S.worker_id
+    end,
+    count = function()
+        return settings.worker_count
+    end,
+    exiting = function()
+        return S.exiting == true
+    end,
+}
+
+ngx.config = {
+    subsystem = "http",
+    debug = false,
+    nginx_version = 1026003,
+    ngx_lua_version = 10026,
+    is_console = false,
+    prefix = function()
+        return settings.prefix
+    end,
+    nginx_configure = function()
+        return settings.configure
+    end,
+}
+
+-- timers
+
+local pending, running = 0, 0
+local timers = {} -- those that have not fired: entry -> true
+
+local start
+
+local function fire(timer, premature)
+    timers[timer] = nil
+    pending = pending - 1
+    if running >= settings.max_running_timers then
+        host.log(0, ngx.ALERT, settings.max_running_timers .. " lua_max_running_timers are not enough")
+        return
+    end
+    running = running + 1
+    if timer.every and not premature and not S.exiting then
+        start(timer.every, timer)
+    end
+    local args = timer.args
+    S.run_task(S.TIMER, timer.conf, function()
+        running = running - 1
+    end, timer.fn, premature, unpack(args, 1, args.n))
+end
+
+start = function(delay, timer)
+    pending = pending + 1
+    timers[timer] = S.at(S.mono() + delay * 1000, fire, timer, false)
+end
+
+local function create(name, every, delay, fn, ...)
+    local R = S.R
+    if not R or R.phase == S.INIT then
+        return S.raise("no request")
+    end
+    delay = S.check_number(delay, 1, name)
+    if type(fn) ~= "function" then
+        return S.bad_argument(2, name, "function expected, got " .. (fn == nil and "nil" or type(fn)))
+    end
+    if delay < 0 or (every and delay == 0) then
+        return S.raise(every and "delay cannot be zero" or "delay cannot be negative")
+    end
+    if S.exiting and delay > 0 then
+        return nil, "process exiting"
+    end
+    if pending >= settings.max_pending_timers then
+        return nil, "too many pending timers"
+    end
+    local timer = { fn = fn, every = every and delay or nil, args = { n = select("#", ...), ... }, conf = R.conf }
+    start(delay, timer)
+    stats.timers = stats.timers + 1
+    return 1
+end
+
+ngx.timer = {}
+
+function ngx.timer.at(delay, fn, ...)
+    return create("at", false, delay, fn, ...)
+end
+
+function ngx.timer.every(delay, fn, ...)
+    return create("every", true, delay, fn, ...)
+end
+
+function ngx.timer.pending_count()
+    return pending
+end
+
+function ngx.timer.running_count()
+    return running
+end
+
+--- Python: the worker ends. Every pending timer fires once, as premature; idle connections close.
+function S.exit()
+    S.exiting = true
+    S.turn = 0
+    S.wall = nil
+    local due = {}
+    for timer, entry in pairs(timers) do
+        due[#due + 1] = timer
+        S.cancel(entry)
+    end
+    for i = 1, #due do
+        fire(due[i], true)
+    end
+    S.close_pools()
+    S.drain()
+end
+
+--- Python: how many timers wait and run.
+function S.timer_counts()
+    return pending, running
+end
+
+-- Globals written by handlers are shared by all requests: allowed, and said in the log.
+local traceback = debug.traceback
+local function guard(_, key, value)
+    rawset(_G, key, value)
+    local R = S.R
+    if not R or R.phase <= S.INIT_WORKER then
+        return
+    end
+    host.log(R.id, ngx.WARN, "[lua] _G write guard:12: __newindex(): writing a global Lua variable ('" .. tostring(key)
+        .. "') which may lead to race conditions between concurrent requests, so prefer the use of 'local' variables"
+        .. " \nstack traceback:\n" .. S.clean_trace(traceback("", 2)))
+end
+
+function S.guard_globals()
+    setmetatable(_G, { __newindex = guard })
+end

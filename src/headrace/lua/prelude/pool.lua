@@ -1,0 +1,172 @@
+-- Idle connections, kept for the next connect to the same place.
+--
+-- A pool has a name ("host:port", "unix:path" or the user's), a size, the number of its connections in use and
+-- idle (counted only when a backlog limits them), the idle ones (latest last) and who waits for a free place.
+-- An idle connection belongs to its pool alone: bytes or EOF while idle close it, and so does its timeout.
+local S = ...
+local ffi, C, stats = S.ffi, S.C, S.stats
+local MSG_PEEK_DONTWAIT = 0x42
+local EAGAIN = 11
+local peeked = ffi.new("char[1]")
+
+local pools = {}
+S.pools = pools
+
+local function pool_for(name, size, backlog)
+    local pool = pools[name]
+    if not pool then
+        pool = { name = name, size = size, backlog = backlog, idle = {}, connections = 0, waiting = {}, first = 1 }
+        pools[name] = pool
+    end
+    return pool
+end
+S.pool_for = pool_for
+
+-- Let the longest waiting connect of a limited pool go on.
+local function next_waiter(pool)
+    local waiting = pool.waiting
+    while waiting[pool.first] do
+        local item = waiting[pool.first]
+        waiting[pool.first] = nil
+        pool.first = pool.first + 1
+        if not item.T.dead and item.T.seq == item.seq then
+            S.cancel(item.entry)
+            S.post(item.T, item.seq, true)
+            S.soon()
+            return
+        end
+    end
+    if pool.connections == 0 and #pool.idle == 0 then
+        pools[pool.name] = nil
+    end
+end
+
+--- A connection that was counted in a pool is gone.
+function S.leave_pool(pool)
+    pool.connections = pool.connections - 1
+    next_waiter(pool)
+end
+
+local function remove_idle(pool, item)
+    local idle = pool.idle
+    for i = #idle, 1, -1 do
+        if idle[i] == item then
+            table.remove(idle, i)
+            return
+        end
+    end
+end
+
+local function discard(item)
+    local pool = item.pool
+    remove_idle(pool, item)
+    if item.timeout then
+        S.cancel(item.timeout)
+        item.timeout = nil
+    end
+    S.close_fd(item)
+    stats.discarded = stats.discarded + 1
+    S.leave_pool(pool)
+end
+
+local function alive(item)
+    if item.tls then
+        return S.tls_quiet(item)
+    end
+    local n = tonumber(C.hr_recv(item.fd, peeked, 1, MSG_PEEK_DONTWAIT))
+    return n < 0 and ffi.errno() == EAGAIN
+end
+
+--- An idle connection of a pool, taken over by sock; true when there was one that still lives.
+function S.take_idle(pool, sock)
+    local idle = pool.idle
+    while #idle > 0 do
+        local item = idle[#idle]
+        if alive(item) then
+            idle[#idle] = nil
+            if item.timeout then
+                S.cancel(item.timeout)
+                item.timeout = nil
+            end
+            sock.fd, sock.rreg, sock.tls = item.fd, item.rreg, item.tls
+            sock.reused = item.reused + 1
+            if sock.rreg then
+                S.sockets[sock.fd] = sock
+            end
+            stats.reused = stats.reused + 1
+            return true
+        end
+        discard(item)
+    end
+    return false
+end
+
+--- Wait for a place in a limited pool: true, or nil and the words of the error.
+function S.wait_place(pool, timeout)
+    local count = 0
+    for _ in pairs(pool.waiting) do
+        count = count + 1
+    end
+    if count >= pool.backlog then
+        return nil, "too many waiting connect operations"
+    end
+    local T = S.cur
+    local item = { T = T, seq = S.mark(T) }
+    item.entry = S.at(S.mono() + timeout, S.wake, T, item.seq)
+    local last = pool.first
+    while pool.waiting[last] do
+        last = last + 1
+    end
+    pool.waiting[last] = item
+    if S.wait() then
+        return true
+    end
+    return nil, "timeout"
+end
+
+--- Put the connection of sock to rest; returns false when bytes or EOF are already there.
+function S.put_idle(pool, sock, timeout)
+    local item = {
+        fd = sock.fd, rreg = sock.rreg, tls = sock.tls, reused = sock.reused, pool = pool, on_idle = discard,
+    }
+    if not alive(item) then
+        return false
+    end
+    if sock.wreg then
+        S.forget_fd(sock)
+        item.rreg = false
+    elseif sock.rtimer then
+        S.cancel(sock.rtimer)
+        sock.rtimer = nil
+    end
+    if sock.pool ~= pool then
+        pool.connections = pool.connections + 1
+        if sock.pool then
+            S.leave_pool(sock.pool)
+        end
+    end
+    sock.fd, sock.rreg, sock.tls, sock.pool = nil, false, nil, nil
+    S.sockets[item.fd] = item
+    if not item.rreg then
+        item.rreg = true
+        S.watch(item.fd)
+    end
+    if #pool.idle >= pool.size then
+        discard(pool.idle[1])
+    end
+    pool.idle[#pool.idle + 1] = item
+    if timeout > 0 then
+        item.timeout = S.at(S.mono() + timeout, discard, item)
+    end
+    next_waiter(pool)
+    return true
+end
+
+--- Close all idle connections (the worker ends).
+function S.close_pools()
+    for _, pool in pairs(pools) do
+        while #pool.idle > 0 do
+            discard(pool.idle[#pool.idle])
+        end
+    end
+end

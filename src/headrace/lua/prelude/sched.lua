@@ -1,0 +1,403 @@
+-- The scheduler: request handlers and light threads are coroutines; what waits yields a token up to here.
+--
+-- A request record R (one per request that runs Lua, recycled) owns its threads T and its sockets. Only this file
+-- resumes the coroutine of a thread. A wait is: remember (T, T.seq) where the event will look, then S.wait().
+-- A wake is S.wake(T, seq, ...): it does nothing when the thread has gone on or died meanwhile.
+-- Every function that Python calls (S.run, events in wait.lua) ends with S.drain(), so that threads posted
+-- by other threads run before the loop gets control back; a long queue continues in the loop's next turn.
+local S, host = ...
+local buffer = require "string.buffer"
+local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
+local pairs, select = pairs, select
+local mono = S.mono
+
+local WAIT, DONE, EXIT = { "wait" }, { "done" }, { "exit" }
+S.WAIT, S.EXIT = WAIT, EXIT
+S.requests = {} -- id -> R, for requests that wait or have another Lua phase before them
+local requests = S.requests
+S.chunks = {} -- ref -> function
+local chunks = S.chunks
+S.confs = {} -- ref -> the settings in force where the chunk stands (lua_socket_* and others)
+local confs = S.confs
+S.thread_of = {} -- coroutine -> T of a light thread, until it is waited for or its handler ends
+local thread_of = S.thread_of
+
+local pool, pooled = {}, 0
+local records, recorded = {}, 0
+local posted, head, tail = {}, 1, 0
+local next_task = -1
+local KEEP, HEAD = 16, 32 -- of the flags of S.run
+
+-- The body of a recycled coroutine: runs one function after another.
+-- It is called through a table with a number as key: so a traceback knows no name for it, as for a main chunk.
+local function again(slot, fn, ...)
+    slot[1] = fn
+    return again(slot, co_yield(DONE, slot[1](...)))
+end
+
+local function loop(fn, ...)
+    return again({}, fn, ...)
+end
+
+local function take_thread(R)
+    local T
+    if pooled > 0 then
+        T = pool[pooled]
+        pool[pooled] = nil
+        pooled = pooled - 1
+    else
+        T = { co = co_create(loop), seq = 0 }
+    end
+    T.R = R
+    T.dead = false
+    return T
+end
+
+--- A fresh record; id is the request's handle, negative for timers and other runs without a request.
+function S.new_record(id, phase)
+    local R
+    if recorded > 0 then
+        R = records[recorded]
+        records[recorded] = nil
+        recorded = recorded - 1
+    else
+        R = { buf = buffer.new(), gen = 0 }
+    end
+    R.id = id
+    R.phase = phase
+    R.live = 0
+    return R
+end
+local new_record = S.new_record
+
+--- A number for a run that has no request.
+function S.task_id()
+    next_task = next_task - 1
+    return next_task
+end
+
+local function kill_threads(R)
+    local threads = R.threads
+    if threads then
+        R.threads = nil
+        for T in pairs(threads) do
+            thread_of[T.co] = nil
+            T.dead = true
+            T.R = nil
+            T.seq = T.seq + 1
+        end
+    end
+    local T = R.entry
+    if T then
+        R.entry = nil
+        T.dead = true
+        T.R = nil
+        T.seq = T.seq + 1
+    end
+    R.live = 0
+end
+
+local function close_sockets(R)
+    local socks = R.socks
+    if socks then
+        R.socks = nil
+        for sock in pairs(socks) do
+            S.discard(sock)
+        end
+    end
+end
+
+--- Forget a request: its threads end, its sockets close, the record is used again.
+local function release(R)
+    if R.id == nil then
+        return
+    end
+    if R.live > 0 or R.threads then
+        kill_threads(R)
+    end
+    if R.socks then
+        close_sockets(R)
+    end
+    requests[R.id] = nil
+    R.id = nil
+    R.gen = R.gen + 1
+    R.ctx = nil
+    R.sent = nil
+    R.eof = nil
+    R.code = nil
+    R.over = nil
+    R.keep = nil
+    R.abort = nil
+    R.task = nil
+    R.header_only = nil
+    R.flushing = nil
+    R.reading = nil
+    R.body_read = nil
+    R.conf = nil
+    R.buf:reset()
+    if recorded < 256 then
+        recorded = recorded + 1
+        records[recorded] = R
+    end
+end
+S.release = release
+
+--- What a handler run amounts to: output (string) when it ended, a number when it ended with a code.
+local function result(R)
+    local code = R.code
+    R.code = nil
+    if R.socks then
+        close_sockets(R)
+    end
+    local out
+    if code == nil then
+        out = #R.buf > 0 and R.buf:get() or ""
+    else
+        if R.sent and code >= 0 then
+            host.output(R.id, R.buf:get()) -- sends the header if nothing else is left
+        end
+        out = code
+    end
+    if not R.keep then
+        release(R)
+    end
+    return out
+end
+
+-- The handler of R is over. In a run that Python waits for, its result is returned by run().
+local function complete(R)
+    if R.sync then
+        return
+    end
+    local task = R.task
+    if task then
+        release(R)
+        return task()
+    end
+    local id = R.id
+    host.done(id, result(R))
+end
+
+--- End all threads of a request at once with a code (ngx.exit, a fault, an abort).
+local function terminate(R, code)
+    kill_threads(R)
+    R.code = code
+    complete(R)
+end
+S.terminate = terminate
+
+local function finish(T, ok, ...)
+    local R = T.R
+    R.live = R.live - 1
+    if T == R.entry then
+        T.R = nil
+        R.entry = nil
+        if ok and pooled < 256 then
+            pooled = pooled + 1
+            pool[pooled] = T
+        end
+    else
+        T.dead = true
+        T.results = { ok, n = select("#", ...), ... }
+        local waiter = T.waiter
+        if waiter then
+            T.waiter = nil
+            S.post(waiter, T.waiter_seq, T)
+        end
+    end
+    if R.live == 0 then
+        return complete(R)
+    end
+end
+
+local function failed(T, err)
+    local R = T.R
+    local inner = S.inner_failure
+    S.inner_failure = nil
+    inner = inner and inner.err == err and inner.trace or nil
+    local entry = T == R.entry
+    local parent = T.parent and not T.parent.dead and co_status(T.parent.co) ~= "dead" and T.parent.co or nil
+    local message = (entry and "lua entry thread aborted: runtime error: " or "lua user thread aborted: runtime error: ")
+        .. S.error_text(err) .. "\n" .. S.thread_trace(T.co, inner, parent)
+    host.log(R.id, S.ngx.ERR, message)
+    if entry then
+        return terminate(R, R.sent and -1 or 500)
+    end
+    return finish(T, false, err)
+end
+
+local function step(T, ok, token, ...)
+    if ok then
+        if token == DONE then
+            return finish(T, true, ...)
+        elseif token == WAIT then
+            return
+        elseif token == EXIT then
+            return terminate(T.R, T.R.code)
+        end
+        return S.post(T, T.seq) -- the user's own coroutine.yield(): the others first
+    end
+    return failed(T, token)
+end
+
+--- Run a thread until it waits or ends.
+local function resume(T, ...)
+    local outer_thread, outer_record = S.cur, S.R
+    S.cur, S.R = T, T.R
+    step(T, co_resume(T.co, ...))
+    S.cur, S.R = outer_thread, outer_record
+end
+S.resume = resume
+
+--- Yield to the scheduler; returns what the waker passes. The caller has left (T, seq) with the event.
+function S.wait()
+    return co_yield(WAIT)
+end
+
+--- End the handler from within (ngx.exit); does not return.
+function S.exit_now(R, code)
+    R.code = code
+    co_yield(EXIT)
+end
+
+--- The mark to leave with an event; a wake with an older mark is void.
+function S.mark(T)
+    local seq = T.seq + 1
+    T.seq = seq
+    return seq
+end
+
+--- Resume a waiting thread at once, from an event of the loop.
+function S.wake(T, seq, ...)
+    if T.seq == seq and not T.dead then
+        T.seq = seq + 1
+        return resume(T, ...)
+    end
+end
+
+--- Resume a waiting thread after the running one has given up control.
+function S.post(T, seq, a, b)
+    tail = tail + 1
+    posted[tail] = { T, seq, a, b }
+end
+
+--- Run what was posted; what is left after a few milliseconds goes on in the loop's next turn.
+local function drain()
+    local start
+    while head <= tail do
+        local item = posted[head]
+        posted[head] = nil
+        head = head + 1
+        local T = item[1]
+        if T.seq == item[2] and not T.dead then
+            T.seq = T.seq + 1
+            resume(T, item[3], item[4])
+        end
+        if head % 64 == 0 then
+            local now = mono()
+            start = start or now
+            if now - start > 4 then
+                host.soon()
+                return
+            end
+        end
+    end
+    head, tail = 1, 0
+end
+S.drain = drain
+
+--- Python: the next turn of the loop for posted threads.
+function S.turn_posted()
+    S.turn = 0
+    S.wall = nil
+    drain()
+end
+
+--- Python: run a handler. ref: a chunk; id: the request; flags: a phase of core.lua, plus KEEP when another Lua
+--- phase of this request may follow, plus HEAD when the answer has no body.
+--- Returns a string (output; the handler ended), a number (its code) or false (it waits).
+function S.run(ref, id, flags)
+    S.turn = 0
+    S.wall = nil
+    local phase, keep = flags % KEEP, flags % HEAD >= KEEP
+    local R = requests[id]
+    if not R then
+        R = new_record(id, phase)
+        if keep then
+            requests[id] = R
+        end
+    end
+    R.phase = phase
+    R.conf = confs[ref]
+    R.keep = keep
+    R.header_only = flags >= HEAD
+    R.sync = true
+    R.live = 1
+    local T = take_thread(R)
+    R.entry = T
+    resume(T, chunks[ref])
+    if tail ~= 0 then
+        drain()
+    end
+    R.sync = false
+    if R.live == 0 then
+        return result(R)
+    end
+    requests[id] = R
+    if #R.buf >= 1460 then -- as much as nginx's postpone_output lets wait
+        host.output(id, R.buf:get())
+    end
+    return false
+end
+
+--- Start a light thread of R running fn(...); the caller's thread is its parent.
+function S.spawn(R, fn, ...)
+    local T = { co = co_create(loop), seq = 0, R = R, parent = S.cur, dead = false }
+    thread_of[T.co] = T
+    R.threads = R.threads or {}
+    R.threads[T] = true
+    R.live = R.live + 1
+    local caller = S.cur
+    resume(T, fn, ...)
+    if caller and caller.dead then
+        co_yield(WAIT) -- the new thread has ended the handler, its parent included
+    end
+    return T
+end
+
+--- Run fn(...) as a task without a request (timers). done is called when it and its threads have ended.
+function S.run_task(phase, conf, done, fn, ...)
+    local R = new_record(S.task_id(), phase)
+    R.conf = conf
+    R.task = done
+    R.live = 1
+    requests[R.id] = R
+    local T = take_thread(R)
+    R.entry = T
+    resume(T, fn, ...)
+end
+
+--- Python: the request has ended.
+function S.forget(id)
+    local R = requests[id]
+    if R then
+        R.sync = true
+        release(R)
+        R.sync = false
+    end
+end
+
+--- Python: the client went away. Without an on_abort callback the handler goes on, as lua_check_client_abort off.
+function S.aborted(id)
+    local R = requests[id]
+    if R and R.live > 0 then
+        local callback = R.abort
+        if callback then
+            R.abort = nil
+            S.spawn(R, callback)
+        else
+            terminate(R, 499)
+        end
+        drain()
+    end
+end

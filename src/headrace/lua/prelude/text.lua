@@ -1,0 +1,219 @@
+-- Work on strings: URI escaping, arguments, base64, digests, SQL quoting.
+local S, host = ...
+local ngx = S.ngx
+local ffi = S.ffi
+local type, tostring, pairs, select = type, tostring, pairs, select
+
+local function percent(c)
+    return ("%%%02X"):format(c:byte())
+end
+
+local COMPONENT, WHOLE = "[^%w%-._~!'()*]", "[%z\1-\32#%%?\127-\255]"
+
+--- type 2 (default): a component of a URI; 0: a whole URI.
+function ngx.escape_uri(text, kind)
+    text = S.check_string(text == nil and "" or text, 1, "escape_uri")
+    if kind ~= nil and type(kind) ~= "number" then
+        return S.raise("\"type\" is not number")
+    end
+    kind = kind or 2
+    if kind < 0 or kind > 6 then
+        return S.raise("\"type\" " .. kind .. " out of range")
+    end
+    if kind ~= 0 and kind ~= 2 then
+        return S.raise("\"type\" " .. kind .. " is not supported: 0 and 2 are")
+    end
+    local pattern = kind == 0 and WHOLE or COMPONENT
+    if not text:find(pattern) then
+        return text
+    end
+    return (text:gsub(pattern, percent))
+end
+
+local function unpercent(hex)
+    return string.char(tonumber(hex, 16))
+end
+
+local function unescape(text)
+    if not text:find("[%%+]") then
+        return text
+    end
+    return (text:gsub("+", " "):gsub("%%(%x%x)", unpercent))
+end
+
+function ngx.unescape_uri(text)
+    return unescape(S.check_string(text == nil and "" or text, 1, "unescape_uri"))
+end
+
+local function escape(text)
+    if not text:find(COMPONENT) then
+        return text
+    end
+    return (text:gsub(COMPONENT, percent))
+end
+
+local function encode_pair(parts, key, value)
+    local kind = type(value)
+    if value == true then
+        parts[#parts + 1] = key
+    elseif kind == "string" or kind == "number" then
+        parts[#parts + 1] = key .. "=" .. escape(tostring(value))
+    elseif value ~= false and value ~= nil then
+        return S.raise("attempt to use " .. kind .. " as query arg value")
+    end
+end
+
+function ngx.encode_args(args)
+    if type(args) ~= "table" then
+        return S.bad_argument(1, "encode_args", "table expected, got " .. (args == nil and "no value" or type(args)))
+    end
+    local parts = {}
+    for key, value in pairs(args) do
+        if type(key) ~= "string" then
+            return S.raise("attempt to use a non-string key in the \"args\" option table")
+        end
+        key = escape(key)
+        if type(value) == "table" then
+            for i = 1, #value do
+                encode_pair(parts, key, value[i])
+            end
+        else
+            encode_pair(parts, key, value)
+        end
+    end
+    return table.concat(parts, "&")
+end
+
+--- A query string as a table; max 0: no limit. The second value is "truncated" when there were more.
+function S.parse_args(text, max, into)
+    local args, n = into or {}, 0
+    if into then
+        for key in pairs(into) do
+            into[key] = nil
+        end
+    end
+    for pair in text:gmatch("[^&]+") do
+        if max > 0 and n >= max then
+            return args, "truncated"
+        end
+        local at = pair:find("=", 1, true)
+        local key, value
+        if at then
+            key, value = unescape(pair:sub(1, at - 1)), unescape(pair:sub(at + 1))
+        else
+            key, value = unescape(pair), true
+        end
+        if key ~= "" then
+            n = n + 1
+            local existing = args[key]
+            if existing == nil then
+                args[key] = value
+            elseif type(existing) == "table" then
+                existing[#existing + 1] = value
+            else
+                args[key] = { existing, value }
+            end
+        end
+    end
+    return args
+end
+
+function ngx.decode_args(text, max, into)
+    return S.parse_args(S.check_string(text, 1, "decode_args"), S.limit(max, 2, "decode_args"), into)
+end
+
+function ngx.encode_base64(text, no_padding)
+    text = text == nil and "" or type(text) == "string" and text or tostring(text)
+    if no_padding ~= nil and type(no_padding) ~= "boolean" then
+        return S.raise("boolean argument only")
+    end
+    local encoded = host.encode_base64(text)
+    return no_padding and encoded:gsub("=+$", "") or encoded
+end
+
+function ngx.decode_base64(text)
+    if type(text) ~= "string" then
+        return S.raise("string argument only")
+    end
+    return host.decode_base64(text)
+end
+
+function ngx.decode_base64mime(text)
+    if type(text) ~= "string" then
+        return S.raise("string argument only")
+    end
+    return host.decode_base64((text:gsub("[^%w+/]", "")))
+end
+
+local HEX = {}
+for i = 0, 255 do
+    HEX[string.char(i)] = ("%02x"):format(i)
+end
+
+-- libcrypto's one-call digests where the library is found, else Python's.
+local crypto
+for _, name in ipairs { "libcrypto.so.3", "libcrypto.so.1.1" } do
+    local ok, library = pcall(ffi.load, name)
+    if ok then
+        crypto = library
+        break
+    end
+end
+
+local digest
+if crypto then
+    ffi.cdef [[
+    unsigned char *hr_md5(const char *data, size_t size, unsigned char *out) __asm__("MD5");
+    unsigned char *hr_sha1(const char *data, size_t size, unsigned char *out) __asm__("SHA1");
+    ]]
+    local out = ffi.new("unsigned char[20]")
+    local functions = { md5 = { crypto.hr_md5, 16 }, sha1 = { crypto.hr_sha1, 20 } }
+    digest = function(name, text)
+        local entry = functions[name]
+        entry[1](text, #text, out)
+        return ffi.string(out, entry[2])
+    end
+else
+    digest = host.digest
+end
+
+local function text_argument(value)
+    return type(value) == "string" and value or value == nil and "" or tostring(value)
+end
+
+function ngx.md5_bin(text)
+    return digest("md5", text_argument(text))
+end
+
+function ngx.md5(text)
+    return (digest("md5", text_argument(text)):gsub(".", HEX))
+end
+
+function ngx.sha1_bin(text)
+    return digest("sha1", text_argument(text))
+end
+
+function ngx.hmac_sha1(key, text)
+    return host.hmac_sha1(S.check_string(key, 1, "hmac_sha1"), S.check_string(text, 2, "hmac_sha1"))
+end
+
+function ngx.crc32_short(text)
+    return host.crc32(S.check_string(text, 1, "crc32_short"))
+end
+
+function ngx.crc32_long(text)
+    return host.crc32(S.check_string(text, 1, "crc32_long"))
+end
+
+local SQL = {
+    ["\0"] = "\\0", ["\b"] = "\\b", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\26"] = "\\Z",
+    ["\\"] = "\\\\", ["'"] = "\\'", ['"'] = '\\"',
+}
+
+function ngx.quote_sql_str(...)
+    if select("#", ...) ~= 1 then
+        return S.raise("expecting one argument")
+    end
+    local text = S.check_string((...), 1, "quote_sql_str")
+    return "'" .. text:gsub("[%z\b\n\r\t\26\\'\"]", SQL) .. "'"
+end

@@ -1,0 +1,90 @@
+-- Time: the cached clock of a turn, dates, and sleeping.
+local S, host = ...
+local ngx = S.ngx
+local C, timespec = S.C, S.timespec
+local floor, tonumber, type = math.floor, tonumber, type
+
+-- The wall clock in whole milliseconds as it was when this turn of the loop first asked: S.wall, nil at its start.
+local function wall()
+    local now = S.wall
+    if not now then
+        C.hr_clock_gettime(0, timespec)
+        now = tonumber(timespec.sec) * 1000 + floor(tonumber(timespec.nsec) / 1000000)
+        S.wall = now
+    end
+    return now
+end
+
+function ngx.now()
+    return wall() / 1000
+end
+
+function ngx.update_time()
+    S.wall = nil
+    wall()
+end
+
+function ngx.time()
+    return floor(wall() / 1000)
+end
+
+function ngx.today()
+    return os.date("%Y-%m-%d", ngx.time())
+end
+
+function ngx.localtime()
+    return os.date("%Y-%m-%d %H:%M:%S", ngx.time())
+end
+
+function ngx.utctime()
+    return os.date("!%Y-%m-%d %H:%M:%S", ngx.time())
+end
+
+-- os.date's names of days and months follow the locale; HTTP's are English.
+local DAYS = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" }
+local MONTHS = { "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" }
+
+local function http_date(seconds, separator, name)
+    seconds = floor(S.check_number(seconds, 1, name))
+    local d = os.date("!*t", seconds)
+    local year = separator == "-" and ("%02d"):format(d.year % 100) or ("%04d"):format(d.year)
+    if separator == "-" and d.year > 2037 then
+        year = ("%04d"):format(d.year)
+    end
+    return ("%s, %02d%s%s%s%s %02d:%02d:%02d GMT"):format(DAYS[d.wday], d.day, separator, MONTHS[d.month], separator,
+        year, d.hour, d.min, d.sec)
+end
+
+function ngx.http_time(seconds)
+    return http_date(seconds, " ", "http_time")
+end
+
+function ngx.cookie_time(seconds)
+    return http_date(seconds, "-", "cookie_time")
+end
+
+--- Seconds since the epoch of an HTTP date in any of its three forms; nil when it is none (RFC 9110 5.6.7).
+function ngx.parse_http_time(text)
+    return host.parse_http_time(S.check_string(text, 1, "parse_http_time"))
+end
+
+function ngx.sleep(...)
+    local seconds = ...
+    if select("#", ...) ~= 1 then
+        return S.raise("attempt to pass " .. select("#", ...) .. " arguments, but accepted 1")
+    end
+    if type(seconds) ~= "number" then
+        seconds = S.check_number(seconds, 1, "sleep")
+    end
+    local R = S.R
+    if not R or not S.may_wait[R.phase] or not S.cur then
+        return S.disabled()
+    end
+    if seconds < 0 then
+        return S.raise('invalid sleep duration "' .. seconds .. '"')
+    end
+    if seconds == 0 then
+        return S.give_turn()
+    end
+    S.sleep(seconds * 1000)
+end

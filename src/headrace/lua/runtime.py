@@ -1,0 +1,252 @@
+"""The Lua side of a gateway: one VM, its compiled chunks, and what ties it to a loop.
+
+Life: built with the configuration; run_init() in the master (init_by_lua); after the fork attach() in each
+worker, which runs init_worker_by_lua; exit() when the worker stops: pending timers fire once as premature, idle
+cosockets close.
+
+Budget. Lua runs in the worker's only thread, so a handler that never waits holds all other requests of the worker:
+- a cosocket operation gives the loop a turn every lua_socket_turn_time (4 ms) when others have work, also in a loop
+  whose peer answers so fast that it never waits; so does output past 32 KB;
+- a handler that computes without end is ended with its worker: LuaJIT's count hook is not called in compiled code,
+  so nothing inside the VM can stop it. The loop's heartbeat stops, and the master's watchdog replaces the worker;
+  other workers do not notice.
+
+Crossing. One call into Lua per run of a handler (run); what waits comes back by `done`. The entries of the VM are
+called with integers and bytes only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.edge.log import DEBUG, ERR, ErrorLog
+from headrace.edge.request import live
+from headrace.errors import ConfError
+from headrace.lua import loopfd
+from headrace.lua.api.headers import HeadersApi
+from headrace.lua.api.output import OutputApi
+from headrace.lua.api.process import ProcessApi
+from headrace.lua.api.request import RequestApi
+from headrace.lua.api.tls import TlsApi
+from headrace.lua.paths import search_paths
+from headrace.lua.sched import Scheduler
+from headrace.lua.vm import VM
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headrace.core.tls_config import TlsConfig
+    from headrace.edge.request import Request
+    from headrace.errors import Place
+
+INIT: Final = 1
+INIT_WORKER: Final = 2
+REWRITE: Final = 3
+ACCESS: Final = 4
+CONTENT: Final = 5
+LOG: Final = 6
+EXIT_WORKER: Final = 8
+SET: Final = 9
+KEEP: Final = 16
+HEAD: Final = 32
+"""Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
+
+
+@dataclass
+class Settings:
+    """What one VM is built with.
+
+    prefix: the folder of the gateway. package_path, package_cpath: as the directives give them, None: not set.
+    spin_time: seconds a cosocket tries a read again before it parks, 0: never. turn_time: seconds after which a
+    handler that never waits gives the loop a turn. error_log: for code that runs without a request.
+    """
+
+    prefix: str = "."
+    package_path: str | None = None
+    package_cpath: str | None = None
+    code_cache: bool = True
+    spin_time: float = 50e-6
+    turn_time: float = 4e-3
+    max_pending_timers: int = 1024
+    max_running_timers: int = 256
+    configure: str = ""
+    error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
+
+
+@dataclass
+class Chunk:
+    """Lua code with the settings of its place. failure: why it could not be compiled."""
+
+    ref: int
+    name: bytes
+    path: str | None = None
+    failure: bytes | None = None
+    missing: bool = False
+
+
+class Runtime:
+    """See the module. requests: live requests by handle (tests give their own)."""
+
+    def __init__(self, settings: Settings, requests: Mapping[int, Request] = live) -> None:
+        self.settings = settings
+        self.scheduler = Scheduler()
+        self.tls_configs: list[TlsConfig] = []
+        self.process = ProcessApi(requests, settings.error_log)
+        self.output = OutputApi(requests)
+        self.request = RequestApi(requests)
+        host: dict[str, Callable[..., Any]] = {}
+        for part in (
+            self.scheduler,
+            self.process,
+            self.output,
+            self.request,
+            HeadersApi(requests),
+            TlsApi(self.tls_configs),
+        ):
+            host.update(part.functions())
+        values = {
+            "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",
+            "configure": settings.configure,
+            "max_pending_timers": settings.max_pending_timers,
+            "max_running_timers": settings.max_running_timers,
+            "worker_count": 1,
+            "log_level": settings.error_log.level if settings.error_log.targets else DEBUG,
+        }
+        paths = search_paths(settings.prefix, settings.package_path, settings.package_cpath)
+        self.vm = VM(host, values, paths)
+        self.scheduler.bind(self.vm)
+        self.output.flushed = self.vm.entry("flushed")
+        self.request.body_ready = self.vm.entry("body_ready")
+        self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
+        self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
+        self.forget = self.scheduler.forget
+        self.forget_modules: Callable[[], None] = self.vm.entry("forget_modules")
+        self._load = self.vm.entry("load")
+        self._set_conf = self.vm.entry("set_conf")
+        self._inits: list[tuple[Chunk, Place | None]] = []
+        self._worker_inits: list[Chunk] = []
+        self._worker_exits: list[Chunk] = []
+        self._files: dict[str, Chunk] = {}
+        self.vm.entry("set_spin")(-1, settings.spin_time * 1e6, settings.turn_time * 1e3)
+
+    # code
+
+    def conf(self, values: Mapping[str, Any]) -> Any:
+        """A table of settings for chunks, to be given to load() and load_file()."""
+        return self.vm.table(values)
+
+    def load(self, code: bytes, name: bytes, conf: Any) -> Chunk:
+        """Compile code under a chunk name as Lua takes it (`=name` or `@file`)."""
+        loaded = self._load(code, name)
+        if isinstance(loaded, tuple):
+            return Chunk(0, name, failure=loaded[1])
+        self._set_conf(loaded, conf)
+        return Chunk(loaded, name)
+
+    def load_file(self, path: str, conf: Any) -> Chunk:
+        """Compile a file; a missing one is `missing`."""
+        name = b"@" + os.fsencode(path)
+        try:
+            with open(path, "rb") as file:
+                code = file.read()
+        except OSError as error:
+            reason = f"cannot open {path}: {error.strerror}"
+            return Chunk(0, name, path, reason.encode("utf-8", "surrogateescape"), missing=True)
+        if code.startswith(b"#"):
+            code = b"--" + code  # a line for the shell, as luaL_loadfile skips it
+        chunk = self.load(code, name, conf)
+        chunk.path = path
+        return chunk
+
+    def reload_file(self, chunk: Chunk, conf: Any) -> Chunk:
+        """The file of a chunk as it is now, under the same reference (lua_code_cache off)."""
+        assert chunk.path is not None
+        try:
+            with open(chunk.path, "rb") as file:
+                code = file.read()
+        except OSError:
+            return self.load_file(chunk.path, conf)
+        failure = self.vm.entry("reload")(chunk.ref, b"--" + code if code.startswith(b"#") else code, chunk.name)
+        return Chunk(chunk.ref, chunk.name, chunk.path, failure) if failure is not None else chunk
+
+    # life
+
+    def use_error_log(self, error_log: ErrorLog) -> None:
+        """Where messages go that belong to no request; known when the whole configuration is."""
+        self.settings.error_log = self.process.error_log = error_log
+        self.vm.state[b"settings"][b"log_level"] = error_log.level if error_log.targets else DEBUG
+
+    def at_init(self, chunk: Chunk, place: Place | None) -> None:
+        """Run a chunk in run_init()."""
+        self._inits.append((chunk, place))
+
+    def at_worker_init(self, chunk: Chunk) -> None:
+        """Run a chunk in attach()."""
+        self._worker_inits.append(chunk)
+
+    def at_worker_exit(self, chunk: Chunk) -> None:
+        """Run a chunk in exit()."""
+        self._worker_exits.append(chunk)
+
+    def run_init(self) -> None:
+        """Run init_by_lua in the master. Raises ConfError with the traceback."""
+        for chunk, place in self._inits:
+            failure = chunk.failure
+            if failure is None:
+                ok, *rest = self._plain(chunk.ref, 0, INIT)
+                failure = None if ok else rest[0].removeprefix(b"failed to run init_by_lua*: ")
+            if failure is not None:
+                raise ConfError(f"init_by_lua error: {failure.decode('utf-8', 'replace')}", place)
+
+    def _plain(self, ref: int, request_id: int, phase: int) -> tuple[Any, ...]:
+        result = self.run_plain(ref, request_id, phase)
+        return result if isinstance(result, tuple) else (result,)
+
+    def attach(self, loop: asyncio.AbstractEventLoop, *, worker_id: int = 0, worker_count: int = 1) -> None:
+        """Tie the VM to the loop of this worker and run init_worker_by_lua (its errors go to the error log)."""
+        self.vm.state[b"worker_id"] = worker_id
+        self.vm.state[b"settings"][b"worker_count"] = worker_count
+        self.scheduler.attach(loop)
+        spin_us, turn_ms = self.settings.spin_time * 1e6, self.settings.turn_time * 1e3
+        loopfd.find(loop, lambda fd: self.vm.entry("set_spin")(fd, spin_us, turn_ms))
+        self._run_all(self._worker_inits, INIT_WORKER)
+
+    def _run_all(self, chunks: list[Chunk], phase: int) -> None:
+        for chunk in chunks:
+            failure = chunk.failure
+            if failure is None:
+                ok, *rest = self._plain(chunk.ref, 0, phase)
+                failure = None if ok else rest[0]
+            if failure is not None:
+                self.settings.error_log.line(ERR, failure)
+
+    def exit(self) -> None:
+        """The worker stops: timers fire as premature, idle connections close, no new timers are made."""
+        self.vm.entry("exit")()
+        self._run_all(self._worker_exits, EXIT_WORKER)
+
+    def detach(self) -> None:
+        """Leave the loop; nothing runs in Lua after it."""
+        self.scheduler.detach()
+
+    # figures
+
+    def stats(self) -> dict[str, float]:
+        """Counters of this worker's VM.
+
+        cosockets_opened, _reused, _discarded, _closed; chain_peak: the longest chain of unsent pieces of any cosocket;
+        parks: waits in the loop; spins, spins_paid: reads tried again, and those that then had data; turns: turns given
+        to the loop by running handlers; timers_pending, timers_running; requests, sockets, idle; memory (bytes).
+        """
+        stats = self.vm.state[b"stats"]
+        names = ("opened", "reused", "discarded", "closed")
+        found: dict[str, float] = {f"cosockets_{name}": stats[name.encode()] for name in names}
+        found |= {name: stats[name.encode()] for name in ("chain_peak", "parks", "spins", "spins_paid", "turns")}
+        found["timers_pending"], found["timers_running"] = self.vm.entry("timer_counts")()
+        requests, sockets, idle, entries, kilobytes = self.vm.entry("sizes")()
+        found |= {"requests": requests, "sockets": sockets, "idle": idle, "deadlines": entries}
+        found["memory"] = kilobytes * 1024
+        return found

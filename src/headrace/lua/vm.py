@@ -1,0 +1,95 @@
+"""One LuaJIT virtual machine with the prelude loaded.
+
+lupa's LuaJIT is imported with global symbols (RTLD_NOW | RTLD_GLOBAL), so that C modules built for Lua 5.1 find the
+Lua API. Python functions enter Lua once, as the `host` table; Python objects never do: Lua's collector sees a
+pointer only, and what it points to would live until the next cycle.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PRELUDE: Final = (
+    "core",
+    "trace",
+    "sched",
+    "plain",
+    "wait",
+    "thread",
+    "io",
+    "dial",
+    "pool",
+    "cosocket",
+    "connect",
+    "until",
+    "output",
+    "header",
+    "text",
+    "request",
+    "time",
+    "log",
+    "misc",
+    "modules",
+    "boot",
+)
+"""The files of prelude/, in the order in which they build on each other."""
+
+
+@functools.cache
+def _luajit() -> Any:
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)
+    try:
+        return importlib.import_module("lupa.luajit21")
+    finally:
+        sys.setdlopenflags(flags)
+
+
+@functools.cache
+def _sources() -> tuple[tuple[str, bytes], ...]:
+    folder = resources.files("headrace.lua") / "prelude"
+    return tuple((name, (folder / f"{name}.lua").read_bytes()) for name in PRELUDE)
+
+
+class VM:
+    """A LuaJIT state. Strings cross as bytes.
+
+    host: the Python functions of the prelude by name. settings: plain values for it (numbers, strings, booleans).
+    """
+
+    def __init__(self, host: Mapping[str, Callable[..., Any]], settings: Mapping[str, Any], paths: tuple[str, str]):
+        module = _luajit()
+        self.error: type[Exception] = module.LuaError
+        self.lua: Any = module.LuaRuntime(
+            encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
+        )
+        lua = self.lua
+        table = lua.table_from({name.encode(): function for name, function in host.items()})
+        table[b"settings"] = self.table(settings)
+        package = lua.globals()[b"package"]
+        package[b"path"] = paths[0].encode("utf-8", "surrogateescape")
+        package[b"cpath"] = paths[1].encode("utf-8", "surrogateescape")
+        self.state: Any = lua.table()
+        load = lua.eval(b"function(code, name) return assert(loadstring(code, name)) end")
+        for name, source in _sources():
+            load(source, b"=ngx." + name.encode())(self.state, table)
+
+    def table(self, values: Mapping[str, Any]) -> Any:
+        """A Lua table of plain values."""
+        made = self.lua.table()
+        for key, value in values.items():
+            made[key.encode()] = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        return made
+
+    def entry(self, name: str) -> Callable[..., Any]:
+        """A function of the prelude that Python calls."""
+        found: Callable[..., Any] = self.state[name.encode()]
+        return found
