@@ -5,12 +5,14 @@ https://nginx.org/en/docs/http/ngx_http_log_module.html
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.connection import peer_text
+from headrace.edge.log import sinks
 from headrace.edge.values import Value, evaluate, split_value
 
 if TYPE_CHECKING:
@@ -105,6 +107,39 @@ class AccessLog:
         if self._lines:
             lines, self._lines, self._size = self._lines, [], 0
             self.file.write(b"".join(lines))
+
+
+class PipelineLog:
+    """An access log into the pipeline of the same process: `access_log pipeline:TAG [FORMAT]`.
+
+    line: None sends the record of record_of. A format's line becomes a record of its own when it is a JSON object,
+    else the field "message" of one.
+    """
+
+    def __init__(self, tag: str, line: Format | None, *, condition: Value | None = None) -> None:
+        self.tag = tag
+        self.line = line
+        self.condition = condition
+
+    def log(self, request: Request) -> None:
+        """Hand over the record of a request that has ended."""
+        if self.condition is not None and evaluate(self.condition, request) in (b"", b"0"):
+            return
+        at, record = record_of(request) if self.line is None else (time.time_ns(), _parsed(self.line(request)))
+        for sink in sinks:
+            sink(self.tag, at, record)
+
+
+def _parsed(line: bytes) -> Record:
+    text = line[:-1].decode("utf-8", "surrogateescape")
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return {"message": text}
+        if isinstance(found, dict):
+            return found
+    return {"message": text}
 
 
 def record_of(request: Request) -> tuple[int, Record]:

@@ -63,7 +63,7 @@ def _protocol(request: Request) -> bytes:
 
 
 def _status(request: Request) -> bytes:
-    return b"%03d" % (request.status or request.err_status)
+    return b"%03d" % (request.err_status or request.status)
 
 
 def _body_bytes_sent(request: Request) -> bytes:

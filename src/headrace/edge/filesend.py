@@ -42,7 +42,8 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
     if pieces is not None and not pieces:
         os.close(fd)
         request.content_length = None
-        request.headers_out.set(b"Content-Range", b"bytes */%d" % size)
+        request.range_refused = True
+        request.allow_ranges = (size, [])
         return 416
     request.allow_ranges = (size, pieces)
     request.status = 200

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _prefixes: Final[dict[tuple[int, bytes, bytes], bytes]] = {}
 _prefix_second: int = 0
 
+DATED: Final = frozenset({200, 206, 304})
 _BODYLESS: Final = frozenset({204, 304})
 KEEP: Final = b"Connection: keep-alive\r\n"
 CLOSE: Final = b"Connection: close\r\n"
@@ -76,8 +77,14 @@ def assemble(request: Request) -> bytes:
     connection = KEEP if exchange.keep_alive else CLOSE
     if location.keepalive_header and exchange.keep_alive:
         connection += location.keepalive_header
-    out = request.kept_headers
-    if out is None and request.location_out is None and request.last_modified is None:
+    if status not in DATED:
+        request.last_modified = None
+    if (
+        request.kept_headers is None
+        and request.location_out is None
+        and request.last_modified is None
+        and not request.vary
+    ):
         head = _prefix(status, request.content_type or b"", location.server_token)
         if length is not None:
             return b"%bContent-Length: %d\r\n%b\r\n" % (head, length, connection)
@@ -100,13 +107,19 @@ def _long(request: Request, status: int, connection: bytes) -> bytes:
         lines.append(b"Content-Length: %d\r\n" % request.content_length)
     if request.last_modified is not None:
         lines.append(b"Last-Modified: %b\r\n" % http_date(request.last_modified))
-    if request.location_out is not None:
-        lines.append(b"Location: %b\r\n" % escape(absolute_location(request, request.location_out)))
+    target = request.location_out
+    rewritten = None if target is None else absolute_location(request, target)
+    if rewritten is not None and rewritten != target:
+        lines.append(b"Location: %b\r\n" % escape(rewritten))
     if request.chunked:
         lines.append(b"Transfer-Encoding: chunked\r\n")
     own_connection = any(name.lower() == b"connection" for name, _ in fields)
     if not own_connection:
         lines.append(connection)
+    if request.vary:
+        lines.append(b"Vary: Accept-Encoding\r\n")
+    if target is not None and rewritten == target:
+        lines.append(b"Location: %b\r\n" % escape(target))
     lines.extend(b"%b: %b\r\n" % field for field in fields if field[0].lower() not in (b"server", b"date") and field[0])
     lines.append(b"\r\n")
     return b"".join(lines)

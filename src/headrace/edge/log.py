@@ -3,7 +3,8 @@
     2026/01/02 03:04:05 [error] 123#123: *7 message, client: ..., server: ..., request: "...", host: "..."
 
 Files are opened before the workers are forked (open_files), appended to with single writes, and reopened on demand.
-`sinks` is the port: each callable gets every request's record in the log phase; topology attaches them.
+`sinks` is the port of `access_log pipeline:TAG`: each callable gets the tag and the record of a request that has
+ended; topology attaches them.
 https://nginx.org/en/docs/ngx_core_module.html#error_log
 """
 
@@ -27,9 +28,9 @@ STDERR, EMERG, ALERT, CRIT, ERR, WARN, NOTICE, INFO, DEBUG = range(9)
 LEVELS: Final = (b"stderr", b"emerg", b"alert", b"crit", b"error", b"warn", b"notice", b"info", b"debug")
 
 Record = dict[str, str | int | float]
-Sink = Callable[[int, Record], None]
+Sink = Callable[[str, int, Record], None]
 sinks: Final[list[Sink]] = []
-"""Callables that get (time in ns since the epoch, record) for every request that ends."""
+"""Callables that get (tag, time in ns since the epoch, record) for every record of a log into the pipeline."""
 
 
 def level_number(name: str) -> int | None:

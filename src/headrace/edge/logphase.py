@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.edge import log, phases
-from headrace.edge.accesslog import record_of
+from headrace.edge import phases
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
@@ -30,11 +29,4 @@ def _log(request: Request) -> None:
             handler(request)
         except Exception as error:  # noqa: BLE001 - the other logs must run too
             request.log_fault(error)
-    if log.sinks:
-        at, record = record_of(request)
-        for sink in log.sinks:
-            try:
-                sink(at, record)
-            except Exception as error:  # noqa: BLE001 - as above
-                request.log_fault(error)
     request.run_cleanups()

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.edge.names import REASONS
 
-CLOSING: Final = frozenset({400, 413, 414, 494, 495, 496, 497, 500, 501})
+CLOSING: Final = frozenset({400, 413, 414, 495, 496, 497, 500, 501})
 """Statuses after which the connection is closed."""
 
 AS_400: Final = frozenset({494, 495, 496, 497})

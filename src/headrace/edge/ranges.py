@@ -104,6 +104,9 @@ def apply_ranges(request: Request) -> None:
     """The range filter: turn a 200 into a 206 when parts of it were asked for, and nothing changed its length."""
     assert request.allow_ranges is not None
     size, pieces = request.allow_ranges
+    if request.range_refused:
+        request.headers_out.set(b"Content-Range", b"bytes */%d" % size)
+        return
     if request.status != 200 or request.content_length != size or request.body_filters:
         return
     out = request.headers_out

@@ -48,6 +48,8 @@ class Request:
     last_modified: float | None = None
     allow_ranges: tuple[int, list[tuple[int, int]] | None] | None = None
     boundary: bytes = b""
+    range_refused: bool = False
+    vary: bool = False
     part_type: bytes = b""
     whole: int = 0
     header_sent: bool = False

@@ -27,7 +27,7 @@ class ServerName:
     @property
     def shown(self) -> bytes:
         """The name as `$server_name` gives it."""
-        text = {"head": f"*.{self.text}", "dot": f".{self.text}", "tail": f"{self.text}.*"}.get(self.kind, self.text)
+        text = {"head": f"*.{self.text}", "tail": f"{self.text}.*"}.get(self.kind, self.text)
         return text.encode("utf-8", "surrogateescape")
 
 

@@ -60,11 +60,10 @@ class Gzip:
             or out.get(b"content-encoding") is not None
             or not (self.any_type or kind in self.types)
             or (request.content_length is not None and request.content_length < self.min_length)
-            or request.method == b"HEAD"
         ):
             return
         if self.vary:
-            out.set(b"Vary", b"Accept-Encoding")
+            request.vary = True
         if not self._wanted(request):
             return
         request.content_length = None
@@ -74,8 +73,9 @@ class Gzip:
         if tag is not None and not tag.startswith(b"W/"):
             out.set(b"ETag", b"W/" + tag)
         out.set(b"Content-Encoding", b"gzip")
-        request.gzip = zlib.compressobj(self.level, zlib.DEFLATED, 31)
-        request.body_filters = (*request.body_filters, self.body)
+        if request.method != b"HEAD":
+            request.gzip = zlib.compressobj(self.level, zlib.DEFLATED, 31)
+            request.body_filters = (*request.body_filters, self.body)
 
     def _wanted(self, request: Request) -> bool:
         head = request.exchange.head

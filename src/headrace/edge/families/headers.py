@@ -82,7 +82,7 @@ class HeadersFamily(BaseFamily):
 
 def _adder(added: tuple[Added, ...]) -> Callable[[Request], None]:
     def add(request: Request) -> None:
-        safe = request.status in SAFE
+        safe = request.status in SAFE or request.range_refused
         for item in added:
             if not safe and not item.always:
                 continue

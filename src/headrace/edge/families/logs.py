@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.edge.accesslog import COMBINED, AccessLog, Format, compile_format
+from headrace.edge.accesslog import COMBINED, AccessLog, Format, PipelineLog, compile_format
 from headrace.edge.families.common import (
     HSLI,
     MAIN_HSL,
@@ -45,6 +45,8 @@ class LogFamily(BaseFamily):
         self._formats: dict[str, Format] = {}
         self._default: dict[str, AccessLog] = {}
         self.buffered: list[AccessLog] = []
+        self.bridged: list[Directive] = []
+        """The access_log directives that name the pipeline."""
 
     def _do_error_log(self, scope: Scope, directive: Directive) -> None:
         name = directive.args[0]
@@ -81,11 +83,14 @@ class LogFamily(BaseFamily):
 
     def _do_access_log(self, scope: Scope, directive: Directive) -> None:
         path, *words = directive.args
-        own: list[AccessLog] = scope.settings.setdefault("access_log", [])
+        own: list[AccessLog | PipelineLog] = scope.settings.setdefault("access_log", [])
         if path == "off":
             if words:
                 raise ConfError(f'invalid parameter "{words[0]}"', directive.place)
             own.clear()
+            return
+        if path.startswith("pipeline:"):
+            own.append(self._pipeline_log(scope, directive, words))
             return
         if path.startswith("syslog:") or "$" in path:
             what = "access_log to syslog" if path.startswith("syslog:") else "access_log to a path with variables"
@@ -97,6 +102,17 @@ class LogFamily(BaseFamily):
         if log.buffer:
             self.buffered.append(log)
         own.append(log)
+
+    def _pipeline_log(self, scope: Scope, directive: Directive, words: list[str]) -> PipelineLog:
+        tag = directive.args[0].partition(":")[2]
+        if not tag:
+            raise ConfError(f'no tag in "{directive.args[0]}" of "access_log"', directive.place)
+        line = self._format(scope, words.pop(0), directive) if words and "=" not in words[0] else None
+        options = self._options(scope, directive, words)
+        if "buffer" in options:
+            raise refused(directive, 'access_log to the pipeline with "buffer"')
+        self.bridged.append(directive)
+        return PipelineLog(tag, line, **options)
 
     @staticmethod
     def _options(scope: Scope, directive: Directive, words: list[str]) -> dict[str, Any]:
@@ -124,7 +140,7 @@ class LogFamily(BaseFamily):
     def compose(self, scope: Scope, location: Location) -> None:
         """Set the error log and the access logs in force."""
         location.error_log = self.error_log(scope)
-        logs: list[AccessLog] | None = scope.get("access_log")
+        logs: list[AccessLog | PipelineLog] | None = scope.get("access_log")
         if logs is None:
             path = scope.build.path("logs/access.log")
             if path not in self._default:

@@ -164,6 +164,7 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
 
     def answer(request: Request) -> int:
         request.discard_body()
+        request.status = status
         request.respond(status, value if isinstance(value, bytes) else value(request))
         return phases.DONE
 
