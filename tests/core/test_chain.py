@@ -63,8 +63,9 @@ def test_any_split_gives_the_same_bytes_and_marks_fire_in_order(script, takes, d
         file.flush()
         for piece in script:
             if piece is None:
-                chain.mark(lambda error, at=len(expected): marks.append((at, len(sock.taken))))
-                wanted.append(len(expected))
+                here = len(expected)
+                chain.mark(lambda error, at=here: marks.append((at, len(sock.taken))))
+                wanted.append(here)
                 chain.send_to(sock)
             elif isinstance(piece, bytes):
                 if direct:

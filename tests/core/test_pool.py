@@ -3,6 +3,8 @@
 import errno
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.pool import Key, Pool
 from headrace.core.tls import TlsConfig
@@ -220,3 +222,38 @@ def test_dialled_connections_are_counted_by_the_one_who_dials():
     bench = Bench()
     bench.pool.opened()
     assert bench.pool.stats.opened == 1
+
+
+steps = st.lists(st.tuples(st.sampled_from(["put", "take", "end", "wait"]), st.integers(0, 2)), max_size=60)
+
+
+@given(steps)
+def test_whatever_happens_no_dead_connection_is_handed_out_and_none_is_lost(script):
+    bench = Bench(max_idle_per_key=2, max_idle=4)
+    keys = [Key(("10.0.0.1", port)) for port in range(3)]
+    out = []
+    for action, which in script:
+        if action == "put":
+            bench.put(keys[which], idle_timeout=5.0)
+        elif action == "take":
+            stream = bench.pool.take(keys[which])
+            if stream is not None:
+                assert stream.probe() == "idle"
+                assert stream.owner is None
+                out.append(stream)
+        elif action == "end" and bench.pairs:
+            bench.pairs[which % len(bench.pairs)].far.close()
+        elif action == "wait":
+            bench.clock.advance(2.0)
+        if which:
+            bench.loop.run()  # or not yet: the loop is late
+        assert len(bench.pool) == sum(bench.pool.idle(key) for key in keys) <= 4
+        assert all(bench.pool.idle(key) <= 2 for key in keys)
+    bench.pool.close_all()
+    bench.loop.run()
+    assert [pair.near for pair in bench.pairs if not pair.near.closed] == [
+        pair.near for pair in bench.pairs if pair.near in out
+    ]
+    stats = bench.pool.stats
+    gone = stats.reused + stats.discarded_stale + stats.evicted + stats.timed_out
+    assert gone <= len(bench.pairs)

@@ -21,10 +21,13 @@ from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.core.clock import Clock
     from headrace.core.tls import TlsConfig, TlsEngine
 
 _PROXY_HEAD_LIMIT = 16_384
+_END = b"\r\n\r\n"
 _UNIX_RETRY = 0.01  # seconds; a unix socket with a full backlog says EAGAIN instead of letting us wait
 _IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EINTR})
 _EPHEMERAL = 32_768
@@ -94,11 +97,12 @@ async def dial(
     sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive)
     engine: TlsEngine | None = None
     if proxy is not None:
-        sock, engine = await _tunnel(sock, peer, target, proxy, loop, clock, due, shake)
-    if tls is None:
-        if engine is None:
-            return Stream(sock, loop, clock, peer=peer)
-        raise errors.ConnectionFailed("a tunnel through a TLS proxy is for TLS targets only", kind="proxy")
+        tunnel = await _tunnel(sock, peer, target, proxy, loop, clock, due, shake)
+        if tls is None:
+            return tunnel
+        sock, engine = tunnel.detach_session() if isinstance(tunnel, TlsStream) else (tunnel.detach(), None)
+    elif tls is None:
+        return Stream(sock, loop, clock, peer=peer)
     with _closing(sock):
         stream = TlsStream(sock, loop, clock, tls, peer=peer, server_hostname=target.host or None, outer=engine)
     return await _shake(stream, shake)
@@ -242,8 +246,8 @@ async def _tunnel(
     clock: Clock,
     due: float | None,
     shake: float | None,
-) -> tuple[socket.socket, TlsEngine | None]:
-    """Ask the proxy for a way to the target; the socket, and the session with the proxy if it speaks TLS."""
+) -> Stream:
+    """Ask the proxy for a way to the target; the stream to the proxy, through which the target is reached."""
     if target.unix is not None:
         sock.close()
         raise errors.ConnectionFailed(f"no proxy leads to {target}", kind="proxy")
@@ -259,9 +263,7 @@ async def _tunnel(
     except BaseException:
         stream.abort()
         raise
-    if isinstance(stream, TlsStream):
-        return stream.detach_session()
-    return stream.detach(), None
+    return stream
 
 
 def _connect_request(target: Target, proxy: Proxy) -> bytes:
@@ -272,16 +274,18 @@ def _connect_request(target: Target, proxy: Proxy) -> bytes:
 
 
 async def _proxy_answer(stream: Stream, target: Target, proxy: Proxy, clock: Clock, due: float | None) -> None:
-    """Read to the end of the head; nothing may follow it, since TLS clients speak first."""
+    """Read to the end of the head and not a byte further: what follows is the target's."""
+    silence = f"proxy {proxy.host}:{proxy.port} gave no answer to CONNECT {target}"
     head = b""
-    while b"\r\n\r\n" not in head:
-        left = None if due is None else max(due - clock.now(), 0.0)
-        data = await stream.read(timeout=left)
+    while not head.endswith(_END):
+        missing = next(count for count in range(1, 5) if head.endswith(_END[: 4 - count]))
+        try:
+            data = await stream.read(missing, None if due is None else max(due - clock.now(), 0.0))
+        except errors.Timeout as error:
+            raise errors.Timeout(f"{silence} in time") from error
         head += data
         if not data or len(head) > _PROXY_HEAD_LIMIT:
-            raise errors.ConnectionFailed(
-                f"proxy {proxy.host}:{proxy.port} gave no answer to CONNECT {target}", kind="proxy"
-            )
+            raise errors.ConnectionFailed(silence, kind="proxy")
     line = head.split(b"\r\n", 1)[0].decode("latin-1")
     status = line.split(" ", 2)[1] if " " in line else ""
     if not line.startswith("HTTP/1.") or not (len(status) == 3 and status.startswith("2")):
@@ -289,14 +293,10 @@ async def _proxy_answer(stream: Stream, target: Target, proxy: Proxy, clock: Clo
         raise errors.ConnectionFailed(
             f'proxy {proxy.host}:{proxy.port} refused CONNECT {target}: "{line}"{hint}', kind="proxy"
         )
-    if not head.endswith(b"\r\n\r\n"):
-        raise errors.ConnectionFailed(
-            f"proxy {proxy.host}:{proxy.port} sent bytes of its own after CONNECT", kind="proxy"
-        )
 
 
 @contextlib.contextmanager
-def _closing(sock: socket.socket) -> Any:
+def _closing(sock: socket.socket) -> Iterator[None]:
     """Close the socket when what is built on it fails."""
     try:
         yield

@@ -218,8 +218,14 @@ class Stream(Timed):
         """Append bytes and give the kernel what it takes now; the rest follows by itself."""
         if self._writer or self.closed:
             self.append(data)
-        else:
-            self._push(data)
+            return
+        try:
+            done = self._transmit(data)
+        except (OSError, errors.ConnectionFailed) as error:
+            self._end(failure("send()", error), soon=True)
+            return
+        if not done and not self._dead:
+            self._arm_writer()
 
     def append(self, data: bytes) -> None:
         """Append bytes; `flush` sends them. A closed stream drops them."""
@@ -228,8 +234,7 @@ class Stream(Timed):
 
     def flush(self) -> None:
         """Give the kernel what it takes now; the rest follows by itself."""
-        if not self._writer and not self.closed:
-            self._push(b"")
+        self.write(b"")
 
     async def drained(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - on the wheel
         """Flush, and wait until every byte appended so far is in the kernel.
@@ -256,15 +261,6 @@ class Stream(Timed):
     def _sent(self) -> int:
         """Bytes in the kernel, to see progress."""
         return self.chain.sent
-
-    def _push(self, data: bytes) -> None:
-        try:
-            done = self._transmit(data)
-        except (OSError, errors.ConnectionFailed) as error:
-            self._end(failure("send()", error), soon=True)
-            return
-        if not done and not self._dead:
-            self._arm_writer()
 
     def _writable(self) -> None:
         before = self._sent()

@@ -150,7 +150,7 @@ class TlsStream(Stream):
             return self._engine.handshake()
         finally:
             self._wire.append(self._engine.outgoing())
-            self._push(b"")
+            self.flush()
 
     def _flush_established(self) -> None:
         self.established = True

@@ -189,6 +189,14 @@ async def test_a_cancelled_dial_leaves_no_descriptor():
             await task
 
 
+async def heard(sock):
+    """Until somebody has connected, and has spoken."""
+    loop = asyncio.get_running_loop()
+    far, _ = await loop.sock_accept(sock)
+    far.setblocking(False)
+    await loop.sock_recv(far, 1)
+
+
 async def serve(handler, tls=None):
     """An asyncio server for the far side; the address it listens on."""
     server = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=tls.context() if tls else None)
@@ -226,11 +234,11 @@ async def test_a_silent_tls_peer_ends_at_the_deadline_of_the_handshake(pki):
         task = asyncio.ensure_future(
             connect(Target(*sock.getsockname()), clock, timeout=2.0, tls=TlsConfig(ca_path=pki.ca), tls_timeout=7.0)
         )
-        await asyncio.sleep(0.05)  # the connect is real
+        await heard(sock)
         await clock.elapse(6.9)
         assert not task.done()
         await clock.elapse(0.2)
-        with pytest.raises(errors.Timeout, match="TLS handshake with 127.0.0.1"):
+        with pytest.raises(errors.Timeout, match=r"TLS handshake with 127\.0\.0\.1"):
             await task
 
 
@@ -280,6 +288,38 @@ async def test_a_tunnel_through_a_proxy(pki, secure):
     name, value = lines[2].split(b": Basic ")
     assert name == b"Proxy-Authorization"
     assert base64.b64decode(value).decode() == "me:secret:ü"
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain proxy", "TLS proxy"])
+async def test_a_tunnel_to_a_plain_target_that_speaks_first(pki, secure):
+    async def greet(reader, writer):
+        writer.write(b"220 hello")
+        await echo(reader, writer)
+
+    proxy = HttpProxy(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n220 hel")  # the greeting comes in the same packet
+    target_server, target = await serve(greet)
+    proxy_server, address = await serve(
+        proxy.handle, TlsConfig(role="server", cert=pki.server, verify_mode="none") if secure else None
+    )
+    async with target_server, proxy_server:
+        way = Proxy("localhost", address[1], tls=TlsConfig(ca_path=pki.ca) if secure else None)
+        stream = await connect(Target("127.0.0.1", target[1]), proxy=way)
+        got = b""
+        while len(got) < 16:
+            got += await stream.read(timeout=30)
+        assert got == b"220 hel220 hello"
+        stream.close()
+
+
+async def test_a_proxy_that_says_nothing_ends_at_the_deadline():
+    clock = FakeClock()
+    with listening() as sock:
+        way = Proxy(*sock.getsockname())
+        task = asyncio.ensure_future(connect(Target("x", 443), clock, timeout=3.0, tls=TlsConfig(), proxy=way))
+        await heard(sock)
+        await clock.elapse(3.5)
+        with pytest.raises(errors.Timeout, match="gave no answer to CONNECT x:443 in time"):
+            await task
 
 
 @pytest.mark.parametrize(

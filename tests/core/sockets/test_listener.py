@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -63,11 +64,10 @@ def test_unix_sockets_and_what_dead_processes_leave(tmp_path):
     with open_listener(f"unix:{path}") as again:
         remove_unix(again)
     assert not os.path.exists(path)
-    with open(path, "w") as file:
-        file.write("not a socket")
+    Path(path).write_text("not a socket")
     with pytest.raises(errors.Error):
         open_listener(f"unix:{path}")
-    assert open(path).read() == "not a socket"
+    assert Path(path).read_text() == "not a socket"
     with open_listener(f"unix:@headrace-test-{os.getpid()}") as abstract:
         remove_unix(abstract)
 
