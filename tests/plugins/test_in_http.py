@@ -383,6 +383,7 @@ async def test_tls(tmp_path):
     cert.private_key_pem.write_to_path(tmp_path / "key.pem")
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     base = f"<transport tls>\ncert_path {tmp_path}/cert.pem\nprivate_key_path {tmp_path}/key.pem\n"
+
     def context(*, own=None, version=None):
         made = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         if own:
