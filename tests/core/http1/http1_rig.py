@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.http1.frame import response_head
 from headrace.core.http1.server import HttpConnection, ServerSettings
-from headrace.testing.clock import FakeClock
+from headrace.testing.clock import FakeClock, settle
 from headrace.testing.streams import Recorder, stream_pair
 
 if TYPE_CHECKING:
@@ -103,3 +103,41 @@ def read_answers(data: bytes, methods: list[bytes]) -> list[str]:
         if length is not None and method != b"HEAD":
             at += int(length[1])
     return statuses
+
+
+def get(name: bytes = b"") -> bytes:
+    return b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % name
+
+
+def post(length: int, body: bytes = b"", extra: bytes = b"") -> bytes:
+    return b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%b\r\n%b" % (length, extra, body)
+
+
+def chunked(*pieces: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + end
+    return b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body
+
+
+class Handler(Answering):
+    """Runs a function of the test for each request."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def handle(self, exchange: Exchange) -> Any:
+        return self.function(exchange)
+
+
+async def rig_with(function: Any, **settings: Any) -> Rig:
+    rig = Rig(Handler(function), **settings)
+    await settle()
+    return rig
+
+
+async def say(rig: Rig, data: bytes) -> bytes:
+    """Send; what came back until nothing moves any more."""
+    before = len(rig.output)
+    rig.send(data)
+    await settle()
+    return rig.output[before:]

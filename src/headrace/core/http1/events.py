@@ -115,31 +115,37 @@ class RequestHead(_Head):
 
     method, target: as sent. For the absolute form (RFC 9112 3.2.2) target is the part from the path on.
     version: 9, 10 or 11. HTTP/1.2 and later minor versions count as 11; 9 is `GET /path` without a version.
-    content_length: bytes of the body, None without the field. chunked: the body has chunked framing.
-    keep_alive: the client wants the connection to stay open. expect_continue: it waits for a 100 answer.
     host: the host wanted, with its port when one was sent: from the absolute form, else from the Host
     field; b"" when an HTTP/1.0 client names none.
     """
 
-    __slots__ = (
-        "chunked",
-        "content_length",
-        "expect_continue",
-        "host",
-        "keep_alive",
-        "method",
-        "target",
-        "version",
-    )
+    __slots__ = ("host", "method", "target", "version")
 
+    fields: RequestFields
     method: bytes
     target: bytes
     version: int
-    content_length: int | None
-    chunked: bool
-    keep_alive: bool
-    expect_continue: bool
     host: bytes
+
+    @property
+    def content_length(self) -> int | None:
+        """Bytes of the body, None without the field."""
+        return self.fields.content_length
+
+    @property
+    def chunked(self) -> bool:
+        """The body has chunked framing."""
+        return self.fields.chunked
+
+    @property
+    def keep_alive(self) -> bool:
+        """The client wants the connection to stay open."""
+        return self.fields.keep_alive
+
+    @property
+    def expect_continue(self) -> bool:
+        """The client waits for a 100 answer before it sends the body."""
+        return self.fields.expect_continue
 
     @classmethod
     def partial(cls, raw: bytes) -> RequestHead:
@@ -148,13 +154,13 @@ class RequestHead(_Head):
         words = raw.partition(b"\n")[0].split()
         head.raw = raw
         head.end = len(raw)
-        head.fields = Fields(b"\r\n")
+        head.fields = fields = RequestFields(b"\r\n")
+        fields.host = head.host = b""
+        fields.content_length = None
+        fields.chunked = fields.keep_alive = fields.expect_continue = False
         head.method = words[0] if len(words) > 1 and words[0].isalpha() else b""
         head.target = words[1] if len(words) > 1 else b""
         head.version = 11
-        head.content_length = None
-        head.chunked = head.keep_alive = head.expect_continue = False
-        head.host = b""
         return head
 
     @property

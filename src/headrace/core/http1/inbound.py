@@ -72,7 +72,7 @@ class RequestBody(Timed):
     @property
     def done(self) -> bool:
         """Every byte of the body came."""
-        return self._decoder.done
+        return self._decoder.done and self.error is None
 
     @property
     def wanted(self) -> bool:
@@ -107,7 +107,7 @@ class RequestBody(Timed):
             else:
                 self.size += fresh
             if self._limit is not None and self.received > self._limit:
-                self.fail(_too_large(self.received))
+                self._end(_too_large(self.received))  # even if this was the end of it
                 return len(data)
             if self._waiter is not None or self.dropping:
                 self._progress()
@@ -124,9 +124,12 @@ class RequestBody(Timed):
     def fail(self, error: Error) -> None:
         """No more bytes will come."""
         if self.error is None and not self._decoder.done:
-            self.error = error
-            self._wake()
-            self._clock.cancel(self)
+            self._end(error)
+
+    def _end(self, error: Error) -> None:
+        self.error = error
+        self._wake()
+        self._clock.cancel(self)
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -170,18 +173,16 @@ class RequestBody(Timed):
     def now(self, limit: int) -> bytes | None:
         """The whole body if it is here, else None. Raises HttpError 400 or 413."""
         self.check(limit)
-        if not self._decoder.done:
-            if self.error is not None:
-                raise self.error
-            return None
-        return self._take()
+        if self.error is not None:
+            raise self.error
+        return self._take() if self._decoder.done else None
 
     async def read(self, limit: int) -> bytes:
         """The whole body (what is left of it after next()). Raises HttpError 400, 408, 413, ConnectionFailed."""
         self.check(limit)
         self._limit = limit or 1 << 62
         try:
-            while not self._decoder.done:
+            while not self.done:
                 await self._wait()
         finally:
             self._limit = None

@@ -274,10 +274,6 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     head.method = method
     head.target = target
     head.version = version
-    head.content_length = fields.content_length
-    head.chunked = fields.chunked
-    head.keep_alive = fields.keep_alive
-    head.expect_continue = fields.expect_continue
     head.host = fields.host if host is None else host
     return head
 

@@ -180,6 +180,7 @@ class HttpConnection(Timed):
                 self._await_head(data[at:] if at else data, scan)
                 return
             scan = None
+            fields = head.fields
             now = self.clock.now()
             self.requests += 1
             stats.requests += 1
@@ -187,14 +188,14 @@ class HttpConnection(Timed):
                 self,
                 head,
                 now,
-                head.keep_alive
+                fields.keep_alive
                 and self.requests < settings.keepalive_requests
                 and now - self.opened < settings.keepalive_time
                 and settings.keepalive_timeout > 0
                 and not self.closing,
             )
             at = head.end
-            if head.chunked or head.content_length:
+            if fields.chunked or fields.content_length:
                 body = exchange.body = RequestBody(self, head)
                 at = body.offer(data, at)
                 if body.expecting:
