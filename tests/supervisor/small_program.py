@@ -103,6 +103,9 @@ class SmallProgram:
         if self.config.get("fail_to_prepare"):
             raise Error("not prepared")
 
+    def reopen_logs(self, owner):
+        self.log.reopen(owner)
+
     def engine(self, identity):
         return SmallEngine(identity, self.config)
 

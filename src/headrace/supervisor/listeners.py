@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import socket
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.core.listener import remove_unix
 from headrace.errors import Error
 from headrace.supervisor.pidfile import system_text
 
 if TYPE_CHECKING:
+    import socket
+
     from headrace.supervisor.log import EngineLog
     from headrace.supervisor.program import Listen
 
@@ -50,9 +50,11 @@ def _open(listen: Listen, log: EngineLog, *, patient: bool) -> socket.socket:
     for attempt in range(_ATTEMPTS):
         try:
             return listen.open()
-        except OSError as error:
-            text = f"bind() to {listen.key} failed {system_text(error)}"
-            if error.errno != errno.EADDRINUSE or not patient or attempt == _ATTEMPTS - 1:
+        except (OSError, Error) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            text = f"bind() to {listen.key} failed {system_text(error)}" if isinstance(error, OSError) else str(error)
+            in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+            if not in_use or not patient or attempt == _ATTEMPTS - 1:
                 raise Error(text, kind="listen") from error
             log.write("error", f"{text}; trying again in {_PAUSE * 1000:g} ms")
             time.sleep(_PAUSE)
@@ -62,8 +64,6 @@ def _open(listen: Listen, log: EngineLog, *, patient: bool) -> socket.socket:
 def close_all(sockets: Iterable[socket.socket]) -> None:
     """Close listeners for good, and remove the files of unix sockets."""
     for sock in sockets:
-        path = sock.getsockname() if sock.family == socket.AF_UNIX else ""
-        sock.close()
-        if isinstance(path, str) and path:
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
+        if sock.fileno() >= 0:
+            remove_unix(sock)
+            sock.close()

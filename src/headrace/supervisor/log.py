@@ -8,6 +8,7 @@ each, so that processes which share a file do not mix theirs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -36,8 +37,8 @@ class EngineLog(Protocol):
         """One line."""
         ...
 
-    def reopen(self) -> None:
-        """Open the file anew, after it was moved away."""
+    def reopen(self, owner: tuple[int, int] | None = None) -> None:
+        """Open the file anew, after it was moved away; owner: (uid, gid) it must belong to."""
         ...
 
     def set_worker(self, index: int) -> None:
@@ -60,6 +61,10 @@ class _FileLog:
         """The descriptor lines go to."""
         return self._fd
 
+    def set_level(self, level: str) -> None:
+        """Drop messages under `level` from now on."""
+        self._threshold = LEVELS.index(level)
+
     def write(self, level: str, message: str) -> None:
         if LEVELS.index(level) < self._threshold:
             return
@@ -72,10 +77,12 @@ class _FileLog:
     def _line(self, level: str, message: str) -> str:
         raise NotImplementedError
 
-    def reopen(self) -> None:
+    def reopen(self, owner: tuple[int, int] | None = None) -> None:
         if self._path is None:
             return
         fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if owner is not None:
+            os.fchown(fresh, *owner)
         os.dup2(fresh, self._fd, inheritable=False)
         os.close(fresh)
 
@@ -99,3 +106,28 @@ class NginxLog(_FileLog):
         stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(self._now()))
         pid = os.getpid()
         return f"{stamp} [{_NGINX_LEVEL[level]}] {pid}#{pid}: {message}\n"
+
+
+class LogHandler(logging.Handler):
+    """Carries records of Python's logging, the pipeline's and the plugins', into an engine log."""
+
+    def __init__(self, log: EngineLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record, with its traceback when it has one."""
+        try:
+            text = record.getMessage()
+            if record.exc_info:
+                text += "\n" + logging.Formatter().formatException(record.exc_info)
+        except Exception:  # noqa: BLE001 - a message that cannot be formatted must not end who logs it
+            text = str(record.msg)
+        self._log.write(_level_name(record.levelno), text)
+
+
+def _level_name(number: int) -> str:
+    for least, name in ((50, "fatal"), (40, "error"), (30, "warn"), (20, "info"), (10, "debug")):
+        if number >= least:
+            return name
+    return "trace"

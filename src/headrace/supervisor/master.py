@@ -64,7 +64,7 @@ class Master:
         self._start_timer: Timer | None = None
         self._reload_again = False
         self._stopping: bool | None = None  # None: no; else whether fast
-        self._status = 0
+        self._failure: str | None = None
         self._generations = 0
         self._pid_file: str | None = None
         self._daemon: osproc.Daemon | None = None
@@ -81,7 +81,7 @@ class Master:
         """
         program, settings = self._first, self._first.process
         osproc.raise_descriptor_limit(settings.rlimit_nofile)
-        account = osproc.account(settings.user, settings.group)
+        account = self._account(program)
         sockets = open_all(program.listens(), {}, self._log)
         try:
             program.prepare()
@@ -114,7 +114,9 @@ class Master:
             if self._current is not None:
                 close_all(self._current.open.values())
             self._log.write("info", "exit")
-            return self._status
+            if self._failure is not None:
+                raise Error(self._failure, kind="start")
+            return 0
         finally:
             self._run_dir.remove()
 
@@ -126,6 +128,19 @@ class Master:
             account=account,
         )
         return Worker(program, Identity(0, 1, 1), sockets, link).run()
+
+    def _account(self, program: Program) -> osproc.Account | None:
+        """Who the workers of a program become. Raises Error when there is no such user."""
+        settings = program.process
+        who = osproc.account(settings.user, settings.group)
+        library = os.path.dirname(os.__file__)
+        if who is None or osproc.may_enter(who, library):
+            return who
+        if settings.user_is_default:
+            program.log.write("warn", f"workers stay root: the user {who.name} cannot read Python's library {library}")
+            return None
+        program.log.write("warn", f"the user {who.name} cannot read Python's library {library}: expect faults")
+        return who
 
     def _write_pid_file(self, program: Program) -> None:
         path = program.process.pid_file
@@ -199,8 +214,7 @@ class Master:
         for child in list(generation.children.values()):
             self._crew.stop(child, fast=True)
         if self._current is None:
-            self._log.write("fatal", f"cannot start: {why}")
-            self._status = 1
+            self._failure = why
             self._stop_all(fast=True)
             return
         if self._start_timer is not None:
@@ -225,7 +239,7 @@ class Master:
         fresh: Sockets = {}
         try:
             program = self._load()
-            account = osproc.account(program.process.user, program.process.group)
+            account = self._account(program)
             fresh = open_all(program.listens(), self._current.open, self._log, patient=False)
             program.prepare()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the new configuration, the old one serves
@@ -296,10 +310,19 @@ class Master:
         elif number in {signal.SIGHUP, signal.SIGUSR2}:
             self._reload()
         elif number == signal.SIGUSR1:
-            self._log.reopen()
-            self._crew.tell(signal.SIGUSR1)
+            self._reopen()
         elif number == signal.SIGCONT:
             self._crew.tell(signal.SIGCONT)
+
+    def _reopen(self) -> None:
+        generation = self._current or self._starting
+        if generation is not None:
+            who = generation.account
+            try:
+                generation.program.reopen_logs(None if who is None else (who.uid, who.gid))
+            except (Error, OSError) as error:
+                self._log.write("error", f"cannot open the logs anew: {error}")
+        self._crew.tell(signal.SIGUSR1)
 
 
 def _apart(sockets: Sockets, kept: Sockets) -> Iterator[socket.socket]:

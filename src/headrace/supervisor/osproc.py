@@ -12,9 +12,12 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
+
+if TYPE_CHECKING:
+    from headrace.supervisor.program import ProcessSettings
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
@@ -54,6 +57,21 @@ def account(user: str | None, group: str | None = None) -> Account | None:
     return Account(entry.pw_name, entry.pw_uid, gid, tuple(os.getgrouplist(entry.pw_name, gid)))
 
 
+def may_enter(who: Account, folder: str) -> bool:
+    """Whether an account can list `folder` and reach it through its parents."""
+    path = Path(folder).resolve()
+    for step in (path, *path.parents):
+        try:
+            status = step.stat()
+        except OSError:
+            return False
+        shift = 6 if status.st_uid == who.uid else 3 if status.st_gid in {who.gid, *who.groups} else 0
+        wanted = 0o5 if step == path else 0o1
+        if who.uid != 0 and status.st_mode >> shift & wanted != wanted:
+            return False
+    return True
+
+
 def become(who: Account | None) -> None:
     """Drop root's privileges for good, in a worker."""
     if who is None or (who.uid == 0 and who.gid == os.getegid()):
@@ -61,6 +79,23 @@ def become(who: Account | None) -> None:
     os.setgroups(who.groups)
     os.setgid(who.gid)
     os.setuid(who.uid)
+
+
+def settle(settings: ProcessSettings) -> None:
+    """Apply what a configuration says about its workers, while they are still root. Raises OSError."""
+    if settings.priority is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, settings.priority)
+    if settings.rlimit_core is not None:
+        _soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        top = max(hard, settings.rlimit_core) if os.geteuid() == 0 and hard != resource.RLIM_INFINITY else hard
+        resource.setrlimit(resource.RLIMIT_CORE, (settings.rlimit_core, top))
+    if settings.directory is not None:
+        os.chdir(settings.directory)
+    if settings.environment is not None:
+        wanted = dict(settings.environment)
+        for name in [name for name in os.environ if name not in wanted]:
+            del os.environ[name]
+        os.environ.update(wanted)
 
 
 def raise_descriptor_limit(wanted: int | None = None) -> tuple[int, int]:

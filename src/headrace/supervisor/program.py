@@ -31,22 +31,29 @@ WATCHDOG: Final = 60.0
 class ProcessSettings:
     """How the processes are run.
 
-    user, group: who the workers become when the master is root. pid_file: absolute, or None.
+    user, group: who the workers become when the master is root; user_is_default: nobody asked for it. pid_file: absolute, or None.
     prefix: missing folders are made below it only. rlimit_nofile: for workers, None keeps the hard limit.
-    Times in seconds; a watchdog of 0 is off. master: False serves in the only process.
+    rlimit_core (bytes), priority, directory, environment (the whole of it): of workers, None leaves them.
+    Times in seconds; a watchdog of 0 is off. master: False serves in the only process. name: for ps.
     """
 
     workers: int = 1
     user: str | None = None
     group: str | None = None
+    user_is_default: bool = False
     pid_file: str | None = None
     prefix: str | None = None
     daemon: bool = False
     master: bool = True
     rlimit_nofile: int | None = None
+    rlimit_core: int | None = None
+    priority: int | None = None
+    directory: str | None = None
+    environment: Mapping[str, str] | None = None
     shutdown_timeout: float = GRACE
     fast_timeout: float = FAST
     watchdog: float = WATCHDOG
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,10 @@ class Program(Protocol):
 
     def prepare(self) -> None:
         """Run what runs once in the master (init_by_lua), after the listeners are open."""
+        ...
+
+    def reopen_logs(self, owner: tuple[int, int] | None) -> None:
+        """Open all logs anew in the master, before the workers do; owner: (uid, gid) of workers that are not root."""
         ...
 
     def engine(self, identity: Identity) -> Engine:

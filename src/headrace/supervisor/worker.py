@@ -41,6 +41,7 @@ MARGIN: Final = 1.0
 """Seconds after its deadline that a worker waits for its parts before it ends without them."""
 
 _SAME_REQUEST: Final = 0.5  # a second stop signal within these seconds is an echo of the first one
+_DUMP_DELAY: Final = 0.2  # seconds
 _SWITCH_INTERVAL: Final = 0.0002  # seconds; C calls that gave the GIL away must get it back soon
 
 
@@ -102,7 +103,8 @@ class Worker:
         add(signal.SIGTERM, self.stop, True)
         add(signal.SIGQUIT, self.stop, False)
         add(signal.SIGUSR1, self._reopen)
-        add(signal.SIGCONT, self._dump)
+        # A little later: who stops a process often wakes it first, and then no dump is wanted.
+        add(signal.SIGCONT, self._clock.deadline, _DUMP_DELAY, self._dump)
         if alone:
             add(signal.SIGINT, self.stop, True)
             for number in (signal.SIGHUP, signal.SIGUSR2):
@@ -118,6 +120,7 @@ class Worker:
         try:
             if self._link.admin is not None:
                 await admin.start(self._link.admin)
+            osproc.settle(self._program.process)
             osproc.become(self._link.account)
             self._watch_parent()
             engine = self._program.engine(self._identity)
@@ -197,7 +200,7 @@ class Worker:
             engine.flush()
 
     def _dump(self) -> None:
-        if self._link.admin is None:
+        if self._link.admin is None or self._state == "stopping":
             return
         path = Path(self._link.admin).with_name(f"dump-{os.getpid()}.txt")
         with contextlib.suppress(OSError), path.open("w", encoding="utf-8", errors="surrogateescape") as file:
@@ -227,7 +230,7 @@ class Worker:
 def run_child(program: Program, identity: Identity, sockets: Mapping[str, socket.socket], link: Link) -> int:
     """A worker's whole life after the fork; returns the exit status."""
     gc.enable()
-    osproc.set_name(f"headrace-w{identity.index}")
+    osproc.set_name(f"{(program.process.name or 'headrace')[:11]}-w{identity.index}")
     program.log.set_worker(identity.index)
     with contextlib.suppress(OSError, ValueError):
         faulthandler.enable(file=2)

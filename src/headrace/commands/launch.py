@@ -1,0 +1,54 @@
+"""What every command does to start: build the plan, say what is wrong, hand over to the master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.conf.params import Problems
+from headrace.errors import ConfError, Error
+from headrace.supervisor.master import Master
+from headrace.topology.plan import Plan
+from headrace.topology.plan import build as build_plan
+
+if TYPE_CHECKING:
+    from headrace.topology.options import Options
+
+Say = Callable[[str, ConfError], None]
+"""Called with "emerg" or "warn" and each thing that is wrong."""
+
+
+def build(options: Options, say: Say) -> Plan | None:
+    """The plan; None when there is none, after everything that is wrong was said."""
+    problems = Problems(unknown_is_error=options.unknown_is_error)
+    try:
+        plan = build_plan(options, problems)
+    except ConfError as error:
+        problems.errors.append(error)
+        plan = None
+    except Error as error:
+        problems.error(error.message)
+        plan = None
+    for warning in problems.warnings:
+        say("warn", warning)
+    for problem in problems.errors:
+        say("emerg", problem)
+    return None if problems.errors else plan
+
+
+def rebuild(options: Options) -> Plan:
+    """The plan for a reload; raises Error that tells everything that is wrong."""
+    problems = Problems(unknown_is_error=options.unknown_is_error)
+    try:
+        plan = build_plan(options, problems)
+    except ConfError as error:
+        raise Error(str(error), kind="configuration") from error
+    if problems.errors or plan is None:
+        raise Error("; ".join(map(str, problems.errors)), kind="configuration")
+    return plan
+
+
+def serve(plan: Plan, options: Options) -> int:
+    """Run until told to stop; the exit status. Raises Error when it cannot start."""
+    fd = plan.errors_fd if plan.process.daemon else None
+    return Master(plan, lambda: rebuild(options)).run(output=fd if options.pipeline else None, errors=fd)

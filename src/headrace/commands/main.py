@@ -1,0 +1,204 @@
+"""`headrace`: run, check, stats, plugins, version."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace import errors
+from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, __version__
+
+if TYPE_CHECKING:
+    from headrace.topology.options import Options
+
+EXAMPLES: Final = """\
+examples:
+  headrace run fluent.conf                  a pipeline, in the foreground
+  headrace run nginx.conf                   a gateway, in the foreground
+  headrace run nginx.conf fluent.conf       both in one process; access_log pipeline:TAG joins them
+  headrace check nginx.conf --json          everything that is wrong, for a program
+  headrace stats --watch                    figures of what is running, every second
+  headrace plugins output:http              the parameters of a plugin
+
+scripts that start the originals need no change: headrace-nginx, headrace-fluentd
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of all commands."""
+    made = argparse.ArgumentParser(
+        prog="headrace",
+        description="Run Fluentd pipelines and OpenResty gateways, apart or together.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = commands.add_parser("run", help="run configurations until told to stop")
+    _add_files(run)
+    add = run.add_argument
+    add("--single", action="store_true", help="one process: no master, no workers, no reload")
+    add("--workers", type=_positive, metavar="N", help="number of workers, over that of the files")
+    add("--daemon", action="store_true", help="go into the background once everything serves")
+    add("--pid-file", metavar="FILE", help="write the master's process id to FILE")
+    add("--user", metavar="USER", help="whom workers become (the master being root)")
+    add("--group", metavar="GROUP", help="whose group workers get")
+    add("--log", metavar="FILE", help="the pipeline's log (default: standard output)")
+    add("--log-level", choices=("trace", "debug", "info", "warn", "error", "fatal"), help="what the pipeline logs")
+    add(
+        "--watchdog",
+        type=_seconds,
+        metavar="SECONDS",
+        help="replace a worker that is away from its loop for so long (60; 0: never; $HEADRACE_WATCHDOG)",
+    )
+    check = commands.add_parser("check", help="tell everything that is wrong with configurations")
+    _add_files(check)
+    check.add_argument("--json", action="store_true", help="a JSON list of the findings")
+    stats = commands.add_parser("stats", help="figures of a running headrace")
+    stats.add_argument("pid", nargs="?", type=int, metavar="PID", help="process id of the master (the only one)")
+    stats.add_argument("--json", action="store_true", help="everything, as JSON")
+    stats.add_argument("--watch", action="store_true", help="again every second, with what changed")
+    plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
+    plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
+    commands.add_parser("version", help="show versions")
+    return made
+
+
+def _add_files(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("conf", nargs="+", metavar="CONF", help="one fluent.conf, one nginx.conf, or both")
+    add("--type", choices=("fluent", "nginx"), help="the language of the file (default: by name and content)")
+    add("--prefix", "-p", metavar="DIR", help="the folder of relative paths in the nginx.conf (default: its folder)")
+    add("-g", dest="directives", default="", metavar="TEXT", help="main directives for the nginx.conf")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if seconds < 0:
+        raise argparse.ArgumentTypeError("not negative")
+    return seconds
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; the exit status."""
+    flags = parser().parse_args(argv)
+    try:
+        return _COMMANDS[flags.command](flags)
+    except errors.Error as error:
+        sys.stderr.write(f"headrace: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def options(flags: argparse.Namespace) -> Options:
+    """What the command line means. Raises ConfError for files that do not go together."""
+    from headrace.topology.detect import language  # noqa: PLC0415 - `headrace version` starts at once
+    from headrace.topology.options import (  # noqa: PLC0415 - likewise
+        NGINX,
+        GatewayOptions,
+        Options,
+        PipelineOptions,
+        prefix_of,
+    )
+
+    if flags.type and len(flags.conf) > 1:
+        raise errors.ConfError("--type goes with one file")
+    found: dict[str, str] = {}
+    for conf in flags.conf:
+        kind = flags.type or language(conf)
+        if kind in found:
+            raise errors.ConfError(f"{found[kind]} and {conf} are both of type {kind}: one of each can run")
+        found[kind] = conf
+    gateway = None
+    if NGINX in found:
+        conf = os.path.abspath(found[NGINX])
+        prefix = os.path.abspath(flags.prefix) if flags.prefix else prefix_of(conf)
+        gateway = GatewayOptions(conf, prefix, flags.directives)
+    elif flags.directives or flags.prefix:
+        raise errors.ConfError("-g and --prefix go with an nginx.conf")
+    pipeline = PipelineOptions(found["fluent"]) if "fluent" in found else None
+    if flags.command == "check":
+        return Options(gateway, pipeline)
+    return Options(
+        gateway,
+        pipeline,
+        workers=flags.workers,
+        user=flags.user,
+        group=flags.group,
+        pid_file=os.path.abspath(flags.pid_file) if flags.pid_file else None,
+        daemon=flags.daemon or None,
+        master=False if flags.single else None,
+        watchdog=flags.watchdog,
+        log_path=os.path.abspath(flags.log) if flags.log else None,
+        log_level=flags.log_level,
+    )
+
+
+def _run(flags: argparse.Namespace) -> int:
+    from headrace.commands.launch import build, serve  # noqa: PLC0415 - as above
+
+    wanted = options(flags)
+    plan = build(wanted, _say)
+    return 1 if plan is None else serve(plan, wanted)
+
+
+def _say(level: str, error: errors.ConfError) -> None:
+    word = "error" if level == "emerg" else "warning"
+    sys.stderr.write(f"headrace: {word}: {error}\n")
+
+
+def _check(flags: argparse.Namespace) -> int:
+    from headrace.commands.launch import build  # noqa: PLC0415 - as above
+
+    findings: list[dict[str, Any]] = []
+
+    def collect(level: str, error: errors.ConfError) -> None:
+        findings.append(
+            {
+                "level": "error" if level == "emerg" else "warning",
+                "message": error.message,
+                "file": error.place.file if error.place else None,
+                "line": error.place.line if error.place else None,
+                "hint": error.hint or None,
+            }
+        )
+
+    plan = build(options(flags), collect if flags.json else _say)
+    if flags.json:
+        sys.stdout.write(json.dumps(findings, indent=1, ensure_ascii=False) + "\n")
+    elif plan is not None:
+        sys.stdout.write(f"{' and '.join(flags.conf)}: no errors\n")
+    return 1 if plan is None else 0
+
+
+def _stats(flags: argparse.Namespace) -> int:
+    from headrace.commands.stats import show, watch  # noqa: PLC0415 - as above
+
+    return watch(flags.pid) if flags.watch else show(flags.pid, as_json=flags.json)
+
+
+def _plugins(flags: argparse.Namespace) -> int:
+    from headrace.commands.plugins import list_all, show  # noqa: PLC0415 - as above
+
+    return show(flags.name) if flags.name else list_all()
+
+
+def _version(_flags: argparse.Namespace) -> int:
+    sys.stdout.write(
+        f"headrace {__version__} (Python {sys.version.split()[0]})\n"
+        f"behaves like Fluentd {FLUENTD_VERSION}, nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION}\n"
+    )
+    return 0
+
+
+_COMMANDS: Final = {"run": _run, "check": _check, "stats": _stats, "plugins": _plugins, "version": _version}

@@ -1,0 +1,88 @@
+"""The configure arguments of `-V`: which of nginx's modules have a counterpart here.
+
+Scripts read them to decide what they may use. A module is there when the directive it is known by is; those
+that nginx builds by default are named when they are missing, as `--without-...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final
+
+OPTIONAL: Final = {
+    "--with-http_ssl_module": "ssl_certificate",
+    "--with-http_v2_module": "http2",
+    "--with-http_realip_module": "set_real_ip_from",
+    "--with-http_addition_module": "add_after_body",
+    "--with-http_sub_module": "sub_filter",
+    "--with-http_dav_module": "dav_methods",
+    "--with-http_flv_module": "flv",
+    "--with-http_mp4_module": "mp4",
+    "--with-http_gunzip_module": "gunzip",
+    "--with-http_gzip_static_module": "gzip_static",
+    "--with-http_random_index_module": "random_index",
+    "--with-http_secure_link_module": "secure_link",
+    "--with-http_stub_status_module": "stub_status",
+    "--with-http_auth_request_module": "auth_request",
+    "--with-http_slice_module": "slice",
+    "--with-stream": "stream",
+    "--with-mail": "mail",
+    "--add-module=ndk-nginx-module": "content_by_lua_block",
+    "--add-module=lua-nginx-module": "content_by_lua_block",
+    "--add-module=echo-nginx-module": "echo",
+    "--add-module=headers-more-nginx-module": "more_set_headers",
+}
+"""Argument -> the directive that shows the module is there."""
+
+DEFAULT: Final = {
+    "http_charset": "charset",
+    "http_gzip": "gzip",
+    "http_ssi": "ssi",
+    "http_userid": "userid",
+    "http_access": "allow",
+    "http_auth_basic": "auth_basic",
+    "http_mirror": "mirror",
+    "http_autoindex": "autoindex",
+    "http_geo": "geo",
+    "http_map": "map",
+    "http_split_clients": "split_clients",
+    "http_referer": "valid_referers",
+    "http_rewrite": "rewrite",
+    "http_proxy": "proxy_pass",
+    "http_fastcgi": "fastcgi_pass",
+    "http_uwsgi": "uwsgi_pass",
+    "http_scgi": "scgi_pass",
+    "http_grpc": "grpc_pass",
+    "http_memcached": "memcached_pass",
+    "http_limit_conn": "limit_conn",
+    "http_limit_req": "limit_req",
+    "http_empty_gif": "empty_gif",
+    "http_browser": "modern_browser",
+    "http_upstream_hash": "hash",
+    "http_upstream_ip_hash": "ip_hash",
+    "http_upstream_least_conn": "least_conn",
+    "http_upstream_random": "random",
+    "http_upstream_keepalive": "keepalive",
+    "http_upstream_zone": "zone",
+    "mail_pop3": "pop3_auth",
+    "mail_imap": "imap_auth",
+    "mail_smtp": "smtp_auth",
+}
+"""Module nginx builds by default -> the directive that shows it is there."""
+
+
+def configure_arguments() -> str:
+    """All arguments, in one line."""
+    known = known_directives()
+    there = [argument for argument, directive in OPTIONAL.items() if directive in known]
+    missing = [f"--without-{module}_module" for module, directive in DEFAULT.items() if directive not in known]
+    if "proxy_cache" not in known:
+        missing.append("--without-http-cache")
+    return " ".join(["--with-compat", "--with-threads", *there, *missing])
+
+
+def known_directives() -> Set[str]:
+    """Every directive an nginx.conf may have here."""
+    from headrace.topology.gateway import families  # noqa: PLC0415 - only -V needs them
+
+    return {name for family in families() for name in family.specs}

@@ -1,0 +1,217 @@
+"""`headrace-nginx`: nginx's flags, messages and exit statuses, so that scripts which drive nginx need no change.
+
+https://nginx.org/en/docs/switches.html. Without -p and with /etc/nginx/nginx.conf on the machine the places are
+those of Debian's package; with -p, or elsewhere, they are nginx's own: conf/, logs/ below the prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import ssl
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace import errors
+from headrace.commands.launch import build, serve
+from headrace.commands.modules import configure_arguments
+from headrace.supervisor import pidfile
+from headrace.topology.options import GatewayOptions, Options
+from headrace.version import NGINX_VERSION, __version__
+
+USAGE: Final = """\
+Usage: headrace-nginx [-?hvVtTq] [-s signal] [-p prefix]
+                      [-e filename] [-c filename] [-g directives]
+
+Options:
+  -?,-h         : this help
+  -v            : show version and exit
+  -V            : show version and configure options then exit
+  -t            : test configuration and exit
+  -T            : test configuration, dump it and exit
+  -q            : suppress non-error messages during configuration testing
+  -s signal     : send signal to a master process: stop, quit, reopen, reload
+  -p prefix     : set prefix path (default: {prefix}/)
+  -e filename   : set error log file (default: {error_log})
+  -c filename   : set configuration file (default: {conf})
+  -g directives : set global directives out of configuration file
+"""
+
+_WANTS: Final = {
+    "p": "directory name",
+    "e": "file name",
+    "c": "file name",
+    "g": "parameter",
+    "s": "parameter",
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are when the command line does not say."""
+
+    prefix: str
+    conf: str
+    error_log: str
+    pid: str
+
+
+DEBIAN: Final = Places("/usr/share/nginx", "/etc/nginx/nginx.conf", "/var/log/nginx/error.log", "/run/nginx.pid")
+PLAIN: Final = Places("/usr/local/nginx", "conf/nginx.conf", "logs/error.log", "logs/nginx.pid")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The command line."""
+
+    values: dict[str, str]
+    letters: frozenset[str]
+
+
+class UsageError(Exception):
+    """A command line nginx would refuse; the text is nginx's."""
+
+
+def parse(argv: list[str]) -> Flags:
+    """Read the flags as nginx does: letters may share a dash, a value may follow its letter directly."""
+    values: dict[str, str] = {}
+    letters: set[str] = set()
+    words = iter(argv)
+    for word in words:
+        if not word.startswith("-"):
+            raise UsageError(f'invalid option: "{word}"')
+        rest = word[1:]
+        while rest:
+            letter, rest = rest[0], rest[1:]
+            if letter in "?hvVtTq":
+                letters.add(letter)
+            elif letter in _WANTS:
+                value = rest or next(words, "")
+                if not value:
+                    raise UsageError(f'option "-{letter}" requires {_WANTS[letter]}')
+                if letter == "s" and value not in pidfile.SIGNALS:
+                    raise UsageError(f'invalid option: "-s {value}"')
+                values[letter] = value
+                rest = ""
+            else:
+                raise UsageError(f'invalid option: "{letter}"')
+    return Flags(values, frozenset(letters))
+
+
+def places(flags: Flags) -> Places:
+    """The default places, those of Debian where its nginx.conf is and no prefix is given."""
+    if "p" not in flags.values and Path(DEBIAN.conf).exists():
+        return DEBIAN
+    return PLAIN
+
+
+def options(flags: Flags) -> Options:
+    """What the command line means."""
+    default = places(flags)
+    prefix = os.path.abspath(flags.values.get("p", default.prefix))
+    return Options(
+        gateway=GatewayOptions(
+            conf=os.path.join(prefix, flags.values.get("c", default.conf)),
+            prefix=prefix,
+            directives=flags.values.get("g", ""),
+            error_log=flags.values.get("e", default.error_log),
+            pid_file=os.path.join(prefix, default.pid),
+            background=True,
+        )
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Run; the exit status."""
+    try:
+        flags = parse(argv)
+    except UsageError as error:
+        _say(str(error))
+        return 1
+    if flags.letters & set("?hvV"):
+        _show(flags)
+        return 0
+    wanted = options(flags)
+    if "s" in flags.values:
+        return _signal(wanted, flags.values["s"])
+    if flags.letters & set("tT"):
+        return _test(wanted, dump="T" in flags.letters, quiet="q" in flags.letters)
+    plan = build(wanted, _say_problem)
+    if plan is None:
+        return 1
+    try:
+        return serve(plan, wanted)
+    except errors.Error as error:
+        _say(f"[emerg] {error}")
+        return 1
+
+
+def _show(flags: Flags) -> None:
+    lines = [f"nginx version: nginx/{NGINX_VERSION} (headrace {__version__})"]
+    default = places(flags)
+    if flags.letters & set("?h"):
+        lines.append(USAGE.format(prefix=default.prefix, error_log=default.error_log, conf=default.conf).rstrip())
+    elif "V" in flags.letters:
+        lines += [
+            f"built by {platform.python_implementation()} {platform.python_version()}",
+            f"built with {ssl.OPENSSL_VERSION}",
+            "TLS SNI support enabled",
+            (
+                f"configure arguments: --prefix={default.prefix} --conf-path={default.conf} "
+                f"--error-log-path={default.error_log} --pid-path={default.pid} {configure_arguments()}"
+            ),
+        ]
+    print("\n".join(lines), file=sys.stderr)  # noqa: T201 - where nginx prints it
+
+
+def _test(wanted: Options, *, dump: bool, quiet: bool) -> int:
+    assert wanted.gateway is not None
+    conf = wanted.gateway.conf
+    plan = build(wanted, _say_problem)
+    if plan is None:
+        _say(f"configuration file {conf} test failed")
+        return 1
+    if not quiet:
+        _say(f"the configuration file {conf} syntax is ok")
+    try:
+        plan.test()
+    except errors.Error as error:
+        _say(f"[emerg] {error}")
+        _say(f"configuration file {conf} test failed")
+        return 1
+    if not quiet:
+        _say(f"configuration file {conf} test is successful")
+    if dump:
+        sys.stdout.write(plan.files.dump())
+    return 0
+
+
+def _signal(wanted: Options, command: str) -> int:
+    # Only the pid file's place is needed: a master must be reachable whatever its file has become.
+    from headrace.topology.gateway import pid_file_of  # noqa: PLC0415 - a signal needs nothing else of topology
+
+    assert wanted.gateway is not None
+    try:
+        path = pid_file_of(wanted.gateway)
+    except errors.ConfError as error:
+        _say_problem("emerg", error)
+        return 1
+    try:
+        pidfile.send(path, command)
+    except errors.Error as error:
+        _say(f"[{'alert' if error.kind == 'no_process' else 'error'}] {error}")
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"nginx: {text}", file=sys.stderr)  # noqa: T201 - where nginx prints it
+
+
+def _say_problem(level: str, error: errors.ConfError) -> None:
+    where = f" in {error.place}" if error.place else ""
+    _say(f"[{level}] {error.message}{where}")
+    if error.hint:
+        _say(f"[{level}]   ({error.hint})")

@@ -1,0 +1,65 @@
+"""What a command line says about a run; the configuration files say the rest.
+
+A value of None means: as the configuration says, or its default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FLUENT: Final = "fluent"
+NGINX: Final = "nginx"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """conf: path of the nginx.conf. prefix: the folder of relative paths (nginx -p).
+
+    directives: text of -g. error_log: the log where the file names none (-e). pid_file: the default path.
+    background: whether the process goes into the background where the file does not say (nginx's default).
+    """
+
+    conf: str
+    prefix: str
+    directives: str = ""
+    error_log: str | None = None
+    pid_file: str | None = None
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """conf: path of the fluent.conf. inline: text that is appended to it (fluentd -i). sources: whether they start."""
+
+    conf: str
+    inline: str | None = None
+    sources: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run. log_path, log_level: of the engine's own log (Fluentd's form). watchdog: seconds, 0 is off."""
+
+    gateway: GatewayOptions | None = None
+    pipeline: PipelineOptions | None = None
+    workers: int | None = None
+    user: str | None = None
+    group: str | None = None
+    pid_file: str | None = None
+    daemon: bool | None = None
+    master: bool | None = None
+    watchdog: float | None = None
+    log_path: str | None = None
+    log_level: str | None = None
+    unknown_is_error: bool = True
+
+
+def prefix_of(conf: str) -> str:
+    """The prefix that goes with an nginx.conf when none is given.
+
+    The folder of the file; its parent when the folder is called "conf", as in nginx's own layout.
+    """
+    folder = Path(conf).resolve().parent
+    return str(folder.parent if folder.name == "conf" else folder)

@@ -1,0 +1,160 @@
+"""fluent.conf -> a PipelinePlan: one pipeline for each worker, all built in the master.
+
+A worker's number shows in its configuration (`"#{worker_id}"`, <worker N>, what runs in worker 0 only), so each
+has its own; they are built before the fork, so that everything wrong is known and the memory is shared.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.conf import fluent
+from headrace.core.listener import open_listener
+from headrace.pipeline.build import build_pipeline, system_section
+from headrace.pipeline.context import Settings
+from headrace.plugins import registry
+from headrace.supervisor.program import Listen
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping, Sequence
+
+    from headrace.conf.files import Files
+    from headrace.conf.params import Problems
+    from headrace.conf.tree import Directive
+    from headrace.core.clock import Clock
+    from headrace.pipeline.pipeline import Pipeline
+    from headrace.pipeline.plugin import ListenSpec
+    from headrace.pipeline.router import Router
+    from headrace.supervisor.program import Identity
+    from headrace.topology.options import PipelineOptions
+
+INLINE: Final = "inline-config"
+"""The file name of what -i gives."""
+
+
+def plan_pipeline(
+    options: PipelineOptions, files: Files, problems: Problems, *, workers: int | None, log_level: str | None
+) -> PipelinePlan | None:
+    """Build the pipelines of `workers` workers (None: as <system> says); None when `problems` has errors.
+
+    Raises ConfError for a syntax error.
+    """
+    before = len(problems.errors)
+    tree = _read(options, files, problems, 0)
+    system = system_section(tree, problems)
+    count = workers or max(system.workers, 1)
+    pipelines: list[Pipeline] = []
+    for index in range(count):
+        if index:
+            tree = _read(options, files, _unheard(problems), index)
+        settings = Settings(worker_id=index, workers=count, hostname=socket.gethostname())
+        settings.log_level = log_level or settings.log_level
+        # What is wrong for one worker is wrong for all: said once, for the first.
+        heard = problems if index == 0 else _unheard(problems)
+        made = build_pipeline(tree, lookup=registry.lookup, problems=heard, settings=settings, sources=options.sources)
+        if made is None:
+            if heard is not problems:
+                problems.errors.extend(heard.errors)
+            return None
+        pipelines.append(made)
+    if len(problems.errors) > before:
+        return None
+    return PipelinePlan(pipelines, log_level or system.log_level or "info", system.process_name)
+
+
+def _unheard(problems: Problems) -> Problems:
+    return type(problems)(unknown_is_error=problems.unknown_is_error)
+
+
+def _read(options: PipelineOptions, files: Files, problems: Problems, index: int) -> tuple[Directive, ...]:
+    tree = fluent.load(options.conf, worker_id=str(index), files=files, problems=problems)
+    if options.inline:
+        tree += fluent.parse(options.inline, INLINE, worker_id=str(index), files=files, problems=problems)
+    return tree
+
+
+class PipelinePlan:
+    """The pipelines of all workers. name: of the process, for ps."""
+
+    def __init__(self, pipelines: list[Pipeline], log_level: str, name: str | None) -> None:
+        self._pipelines = pipelines
+        self.log_level = log_level
+        self.name = name
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self._pipelines)
+
+    def listens(self) -> Sequence[Listen]:
+        """The listeners of all sources of all workers, each once."""
+        found: dict[str, Listen] = {}
+        for pipeline in self._pipelines:
+            for spec in pipeline.listens:
+                found.setdefault(key_of(spec), Listen(key_of(spec), partial(_open, spec)))
+        return list(found.values())
+
+    def part(self, identity: Identity) -> PipelinePart:
+        """What one worker runs."""
+        return PipelinePart(self._pipelines[identity.index])
+
+
+class PipelinePart:
+    """The pipeline in one worker."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @property
+    def router(self) -> Router:
+        """Where events of the process itself begin."""
+        return self._pipeline.router
+
+    async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
+        """Start outputs, then sources."""
+        mine = {spec.address: sockets[key_of(spec)] for spec in self._pipeline.listens}
+        await self._pipeline.start(loop, clock, mine)
+
+    async def stop(self, within: float) -> None:
+        """Stop sources, flush, close."""
+        await self._pipeline.stop(within)
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of all plugins."""
+        return self._pipeline.stats()
+
+    def flush(self) -> None:
+        """Queue what is staged."""
+        self._pipeline.flush()
+
+
+def key_of(spec: ListenSpec) -> str:
+    """The name under which the master holds a listener; that of the gateway for the same address."""
+    return f"udp:{spec.address}" if spec.kind == "udp" and not spec.address.startswith("unix:") else spec.address
+
+
+def _open(spec: ListenSpec) -> socket.socket:
+    if spec.address.startswith("unix:"):
+        return open_listener(spec.address, backlog=spec.backlog)
+    host, _, port = spec.address.rpartition(":")
+    address = (host.strip("[]"), int(port))
+    if spec.kind == "udp":
+        return _open_udp(address)
+    return open_listener(address, backlog=spec.backlog)
+
+
+def _open_udp(address: tuple[str, int]) -> socket.socket:
+    family, kind, _proto, _name, where = socket.getaddrinfo(
+        address[0] or "0.0.0.0", address[1], type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind)
+    try:
+        sock.bind(where)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,201 @@
+"""Files -> Plan: everything is parsed, checked and built before a process is forked or a socket is opened.
+
+`build` collects what is wrong in Problems, of both files, so that `check` shows all of it at once. A Plan is the
+supervisor's Program: immutable from here on, replaced as a whole by a reload.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.conf.files import Files
+from headrace.errors import ConfError, Error
+from headrace.supervisor import osproc
+from headrace.supervisor.log import FluentLog, LogHandler
+from headrace.supervisor.program import GRACE, WATCHDOG, ProcessSettings
+from headrace.topology.run import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.conf.params import Problems
+    from headrace.supervisor.log import EngineLog
+    from headrace.supervisor.program import Identity, Listen
+    from headrace.topology.gateway import GatewayPlan
+    from headrace.topology.options import Options
+    from headrace.topology.pipelines import PipelinePlan
+
+WATCHDOG_VARIABLE: Final = "HEADRACE_WATCHDOG"
+"""Seconds a worker may stay away from its loop, from the environment; 0 switches the watchdog off."""
+
+_LOGGER: Final = "headrace"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One checked configuration (supervisor.program.Program)."""
+
+    process: ProcessSettings
+    gateway: GatewayPlan | None
+    pipeline: PipelinePlan | None
+    log: EngineLog
+    files: Files
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The files it came from."""
+        return [path for path, _ in self.files.read]
+
+    @property
+    def errors_fd(self) -> int | None:
+        """Where a daemon's standard error goes: its log."""
+        fd = getattr(self.log, "fd", None)
+        return fd if isinstance(fd, int) and fd >= 0 else None
+
+    def listens(self) -> Sequence[Listen]:
+        """Every listener of both parts."""
+        found: list[Listen] = []
+        if self.gateway is not None:
+            found += self.gateway.listens()
+        if self.pipeline is not None:
+            found += self.pipeline.listens()
+        return found
+
+    def test(self) -> None:
+        """What a test looks at besides the files: users and logs. Raises Error."""
+        osproc.account(self.process.user, self.process.group)
+        if self.gateway is not None:
+            self.gateway.open_logs()
+
+    def prepare(self) -> None:
+        """Open the logs and run init_by_lua."""
+        if self.gateway is not None:
+            self.gateway.prepare()
+
+    def reopen_logs(self, owner: tuple[int, int] | None) -> None:
+        """Open all logs anew in the master."""
+        if self.gateway is not None:
+            self.gateway.reopen_logs(owner)
+        self.log.reopen(owner)
+
+    def engine(self, identity: Identity) -> Running:
+        """The parts of one worker."""
+        gateway = self.gateway.part(identity) if self.gateway is not None else None
+        pipeline = self.pipeline.part(identity) if self.pipeline is not None else None
+        return Running(gateway, pipeline, identity, self.log)
+
+    def close(self) -> None:
+        """Close the logs; Lua's VM goes with the plan."""
+        if self.gateway is not None:
+            self.gateway.close()
+
+
+def build(options: Options, problems: Problems) -> Plan | None:
+    """Build what the options name; None when `problems` has errors. Raises ConfError for a syntax error."""
+    files = Files()
+    fluent_log = _engine_log(options) if options.pipeline is not None else None
+    gateway: GatewayPlan | None = None
+    pipeline: PipelinePlan | None = None
+    if options.gateway is not None:
+        from headrace.topology.gateway import plan_gateway  # noqa: PLC0415 - a pipeline does not pay for it
+
+        gateway = plan_gateway(options.gateway, files, problems)
+    if options.pipeline is not None:
+        from headrace.topology.pipelines import plan_pipeline  # noqa: PLC0415 - a gateway does not pay for it
+
+        workers = options.workers or (gateway.settings.worker_processes if gateway is not None else None)
+        pipeline = plan_pipeline(
+            options.pipeline,
+            files,
+            problems,
+            workers=1 if options.master is False else workers,
+            log_level=options.log_level,
+        )
+        if pipeline is not None and fluent_log is not None:
+            fluent_log.set_level(pipeline.log_level)
+    if gateway is not None:
+        gateway.check_bridge(pipeline, problems)
+    log = fluent_log or (gateway.engine_log() if gateway is not None else None)
+    _compare_listeners(gateway, pipeline, problems)
+    if problems.errors or log is None:
+        return None
+    return Plan(_process(options, gateway, pipeline, problems), gateway, pipeline, log, files)
+
+
+def _engine_log(options: Options) -> FluentLog:
+    try:
+        log = FluentLog(options.log_path, level=options.log_level or "info")
+    except OSError as error:
+        raise Error(f'open() "{options.log_path}" failed ({error.errno}: {error.strerror})', kind="log") from error
+    _attach(log)
+    return log
+
+
+def _attach(log: FluentLog) -> None:
+    """Let Python's logging below the package's name write to the engine's log."""
+    logger = logging.getLogger(_LOGGER)
+    logger.handlers = [LogHandler(log)]
+    logger.propagate = False
+    logger.setLevel(1)
+
+
+def _process(
+    options: Options, gateway: GatewayPlan | None, pipeline: PipelinePlan | None, problems: Problems
+) -> ProcessSettings:
+    nginx = gateway.settings if gateway is not None else None
+    user, group, by_default = options.user, options.group, False
+    if nginx is not None and user is None:
+        if nginx.user is not None:
+            user, group = nginx.user[0], group or nginx.user[1]
+            if os.geteuid() != 0:
+                problems.warn('"user" is used only when headrace is started by root')
+        elif pipeline is None:
+            user, by_default = "nobody", True  # nginx's own default: no handler runs as root unawares
+    watchdog = options.watchdog
+    if watchdog is None:
+        watchdog = _watchdog_of_environment()
+    workers = options.workers or (nginx.worker_processes if nginx else pipeline.workers if pipeline else 1)
+    master = options.master if options.master is not None else (nginx.master_process if nginx else True)
+    daemon = options.daemon if options.daemon is not None else (gateway.background if gateway else False)
+    timeout = nginx.worker_shutdown_timeout if nginx else None
+    return ProcessSettings(
+        workers=workers if master else 1,
+        user=user,
+        group=group,
+        user_is_default=by_default,
+        pid_file=options.pid_file or (gateway.pid_file if gateway is not None else None),
+        prefix=gateway.prefix if gateway is not None else None,
+        daemon=daemon,
+        master=master,
+        rlimit_nofile=nginx.rlimit_nofile if nginx else None,
+        rlimit_core=nginx.rlimit_core if nginx else None,
+        priority=nginx.priority if nginx else None,
+        directory=nginx.working_directory if nginx else None,
+        environment=gateway.environment() if gateway is not None and pipeline is None else None,
+        shutdown_timeout=timeout if timeout is not None else GRACE,
+        watchdog=watchdog,
+        name=pipeline.name if pipeline is not None else None,
+    )
+
+
+def _watchdog_of_environment() -> float:
+    text = os.environ.get(WATCHDOG_VARIABLE)
+    if not text:
+        return WATCHDOG
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ConfError(f"{WATCHDOG_VARIABLE}={text} is not a number of seconds") from None
+    return max(seconds, 0.0)
+
+
+def _compare_listeners(gateway: GatewayPlan | None, pipeline: PipelinePlan | None, problems: Problems) -> None:
+    if gateway is None or pipeline is None:
+        return
+    taken = {listen.key for listen in gateway.listens()}
+    for listen in pipeline.listens():
+        if listen.key in taken:
+            problems.error(f"{listen.key} is a listener of both files", hint="each address has one owner")

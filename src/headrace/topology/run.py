@@ -1,0 +1,81 @@
+"""The parts of one worker, in their order: what takes in starts last and stops first.
+
+start: pipeline (its outputs, then its sources), then the gateway, which may log into the pipeline
+stop:  the gateway answers what it has and closes, then the pipeline stops its sources and flushes
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Mapping
+
+    from headrace.core.clock import Clock
+    from headrace.supervisor.log import EngineLog
+    from headrace.supervisor.program import Identity
+    from headrace.topology.gateway import GatewayPart
+    from headrace.topology.pipelines import PipelinePart
+
+
+class Running:
+    """What one worker runs (supervisor.program.Engine)."""
+
+    def __init__(
+        self, gateway: GatewayPart | None, pipeline: PipelinePart | None, identity: Identity, log: EngineLog
+    ) -> None:
+        self._gateway = gateway
+        self._pipeline = pipeline
+        self._identity = identity
+        self._log = log
+        self._clock: Clock | None = None
+
+    async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
+        """Start all parts; raises what the first failing one raises."""
+        self._clock = clock
+        index = self._identity.index
+        if self._pipeline is not None:
+            self._log.write("info", f"starting worker pid={os.getpid()} ppid={os.getppid()} worker={index}")
+            await self._pipeline.start(loop, clock, sockets)
+        if self._gateway is not None:
+            if self._pipeline is not None:
+                self._gateway.connect_bridge(self._pipeline.router, loop, self._log)
+            await self._gateway.start(loop, clock, sockets)
+        if self._pipeline is not None:
+            self._log.write("info", f"worker is now running worker={index}")
+
+    async def stop(self, *, fast: bool, within: float) -> None:
+        """Stop all parts within about `within` seconds in all.
+
+        fast: the gateway's connections are closed at once; the pipeline flushes all the same, as in Fluentd.
+        """
+        assert self._clock is not None
+        end = self._clock.now() + within
+        if self._gateway is not None:
+            await self._gateway.stop(0.0 if fast else within)
+        if self._pipeline is not None:
+            await self._pipeline.stop(max(end - self._clock.now(), 0.0))
+        if self._gateway is not None:
+            self._gateway.detach()
+
+    def stats(self) -> dict[str, Any]:
+        """Figures by room."""
+        figures: dict[str, Any] = {}
+        if self._gateway is not None:
+            figures.update(self._gateway.stats())
+        if self._pipeline is not None:
+            figures["pipeline"] = self._pipeline.stats()
+        return figures
+
+    def reopen_logs(self) -> None:
+        """Open the gateway's logs anew."""
+        if self._gateway is not None:
+            self._gateway.reopen_logs()
+
+    def flush(self) -> None:
+        """Send what the pipeline has buffered, now."""
+        if self._pipeline is not None:
+            self._pipeline.flush()
