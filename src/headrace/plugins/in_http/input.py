@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headrace.conf.params import array, boolean, integer, raw_section, reserved, section, size, string, time
+from headrace.core.http1.linger import evict_idle
 from headrace.core.http1.server import HttpConnection, ServerSettings
 from headrace.core.listener import Listener
 from headrace.core.stream import Stream
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds for a client's TLS handshake."""
+EVICTED = 32
+"""Idle connections that are closed when descriptors run out."""
 OWN_PARSER = "in_http"
 """The `@type` of a <parse> section that means: the Content-Type decides."""
 
@@ -154,7 +157,9 @@ class HttpInput(Source):
         self._listener.start()
 
     def _out_of_descriptors(self, error: OSError) -> None:
-        self.log.error("no connection can be accepted for the moment: %s", error.strerror)
+        assert self._handler is not None
+        closed = evict_idle(self._handler.connections, EVICTED)
+        self.log.error("no connection can be accepted: %s; %d idle ones are closed", error.strerror, closed)
 
     def _parse(self, body: bytes) -> list[tuple[int | None, Record]]:
         assert self._parser is not None

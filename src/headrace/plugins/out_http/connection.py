@@ -99,17 +99,18 @@ class LaneConnection:
         # While a request is under way the connection is nobody's to keep: whatever ends this wait early,
         # cancellation included, must not leave half a reply to the next request.
         self.stream = None
-        keep = False
+        response: Response | None = None
         if len(body) < _JOINED:
             head, body = head + body, b""
         try:
             response = await exchange(
                 stream, head, body, method=self._method, read_timeout=self._read_timeout, max_body=MAX_REPLY
             )
-            keep = self._reuse and response.keep_alive
             return response
         finally:
-            if keep:
+            if response is None or stream.chain.length:
+                stream.abort()  # close() would go on sending what nobody will answer
+            elif self._reuse and response.keep_alive:
                 self.stream = stream
             else:
                 stream.close()
