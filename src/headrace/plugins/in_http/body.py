@@ -1,76 +1,33 @@
 """A request's body -> records, losing nothing.
 
 Rules:
-- orjson is the fast path. It refuses NaN and bytes that are not UTF-8, and turns an integer past 64
-  bits into a float: such bodies go to the json module, which keeps them (bad bytes by surrogateescape).
 - A body is taken whole or not at all: one bad line or element refuses all of it.
 - Expansion is bounded: a compressed body may not grow past the limit, in any number of members.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
-import orjson
 
 from headrace.errors import HttpError
 from headrace.pipeline.event import unpacker
+from headrace.plugins.jsoncodec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.pipeline.event import Record
 
-_DIGITS_AS_ZERO: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
-_NINETEEN: Final = b"0" * 19
-_TWENTY: Final = b"0" * 20
-_MINUS_NINETEEN: Final = b"-" + _NINETEEN
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-_SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _LINE: Final = re.compile(rb"\r?\n")
 
 
 def bad(reason: str) -> HttpError:
     """Refuse a body that is understood and wrong; the connection stays usable."""
     return HttpError(400, reason, close=False)
-
-
-def decode_json(text: bytes) -> Any:
-    """One JSON value. Raises HttpError 400 for anything else."""
-    # Nineteen digits are the least that may not fit 64 bits; one pass over the bytes finds them.
-    if len(text) > 19:
-        plain = text.translate(_DIGITS_AS_ZERO)
-        if _NINETEEN in plain and (_TWENTY in plain or _MINUS_NINETEEN in plain):
-            return _decode_json_slowly(text)
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return _decode_json_slowly(text)
-
-
-def _decode_json_slowly(text: bytes) -> Any:
-    try:
-        value = json.loads(text.decode("utf-8", "surrogateescape"))
-    except ValueError as error:
-        raise bad(f"invalid JSON: {error}") from error
-    except RecursionError as error:
-        raise bad("invalid JSON: nested too deeply") from error
-    return _without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
-
-
-def _without_lone_surrogates(value: Any) -> Any:
-    """Half of a surrogate pair, which JSON can spell and no encoding hold, becomes U+FFFD."""
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_without_lone_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
-    return value
 
 
 def _only_maps(values: list[Any]) -> list[Record]:
@@ -82,7 +39,10 @@ def _only_maps(values: list[Any]) -> list[Record]:
 
 def json_records(body: bytes) -> list[Record]:
     """One object, or an array of objects."""
-    value = decode_json(body)
+    try:
+        value = decode(body)
+    except ValueError as error:
+        raise bad(str(error)) from error
     if type(value) is dict:
         return [value]
     if type(value) is not list:

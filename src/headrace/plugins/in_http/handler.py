@@ -57,6 +57,7 @@ class RequestHandler:
         log: logging.Logger | None,
     ) -> None:
         self._planner = planner
+        self._plans = planner.kept
         self._emit = emit
         self._clock = clock
         self._parse = parse
@@ -76,18 +77,17 @@ class RequestHandler:
     def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         """Answer now when the body is here and the buffers take it, otherwise return what does it."""
         self.requests += 1
-        plan = self._planner.plan(exchange.head)
-        if plan.final:
-            self._answer(exchange, plan)
-            return None
-        body = exchange.body_now()
-        if body is None:
-            return self._later(exchange, plan)
-        pending = self._take(exchange, plan, body)
-        if pending is None:
-            self._answer(exchange, plan)
-            return None
-        return self._when_taken(exchange, plan, pending)
+        head = exchange.head
+        plan = self._plans.get(head.raw) or self._planner.plan(head)
+        if not plan.final:
+            body = exchange.body_now()
+            if body is None:
+                return self._later(exchange, plan)
+            pending = self._take(exchange, plan, body)
+            if pending is not None:
+                return self._when_taken(exchange, plan, pending)
+        exchange.respond(plan.kept if exchange.keep_alive else plan.closing, plan.body)
+        return None
 
     async def _later(self, exchange: Exchange, plan: Plan) -> None:
         pending = self._take(exchange, plan, await exchange.read_body())

@@ -88,17 +88,16 @@ class Planner:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._kept: dict[bytes, Plan] = {}
+        self.kept: dict[bytes, Plan] = {}
+        """Plans by the bytes of their head."""
 
     def plan(self, head: RequestHead) -> Plan:
-        """The plan of a request. Raises HttpError 400 for a tag that is not UTF-8."""
-        plan = self._kept.get(head.raw)
-        if plan is None:
-            plan = self._make(head)
-            if len(head.raw) <= KEPT_SIZE:
-                if len(self._kept) >= KEPT_HEADS:
-                    self._kept.clear()
-                self._kept[head.raw] = plan
+        """Work out the plan of a head that is not in `kept`. Raises HttpError 400 for a tag that is not UTF-8."""
+        plan = self._make(head)
+        if len(head.raw) <= KEPT_SIZE:
+            if len(self.kept) >= KEPT_HEADS:
+                self.kept.clear()
+            self.kept[head.raw] = plan
         return plan
 
     def cors_fields(self, head: RequestHead) -> bytes:
