@@ -20,6 +20,7 @@ from headrace.edge.families.settings import SettingsFamily
 from headrace.edge.families.tls import tls_config
 from headrace.edge.gateway import Gateway
 from headrace.edge.location import Location, Tree
+from headrace.edge.log import ErrorLog
 from headrace.edge.ports import make_ports
 from headrace.edge.registry import Family
 from headrace.edge.registry import families as known_families
@@ -84,7 +85,7 @@ class _Builder:
         before = len(self.problems.errors)
         check_nginx(tree, specs_of(self.families), self.problems)
         root = Scope("main", None, None, self.shared)
-        gateway = Gateway(self.main.settings, self.logs.logs, self.logs.error_log(root), self.settings.stats)
+        gateway = Gateway(self.main.settings, self.logs.logs, ErrorLog(()), self.settings.stats)
         if len(self.problems.errors) > before:
             return gateway
         self._walk(root, tree, "main")
@@ -139,7 +140,7 @@ class _Builder:
             steps = [(name, h) for name in phases.SERVER_PHASES for h in location.handlers(name)]
             server.steps = (*steps, (phases.FIND_CONFIG, lambda _request: phases.REFIND))
         found = self._level(scope)
-        server.named = {loc.name: loc for loc in found if loc.kind == "named"}
+        server.named = {loc.name: loc for loc in reversed(found) if loc.kind == "named"}
         server.tree = Tree(found)
         if any(spec.tls for spec, _ in draft.listens):
             self._attempt(lambda: self._tls(server, scope))

@@ -32,7 +32,7 @@ _FILE_TESTS: Final[dict[str, Callable[[bytes], bool]]] = {
 def compile_condition(directive: Directive, variables: Variables) -> Condition:
     """Compile the words between the parentheses; raises ConfError as nginx words it."""
     words = _words(directive)
-    bad = ConfError(f'invalid condition "{" ".join(words) or directive.args[0]}"', directive.place)
+    bad = ConfError(f'invalid condition "{words[0] if words else ""}"', directive.place)
     if not words:
         raise bad
     first = words[0]
@@ -52,16 +52,18 @@ def compile_condition(directive: Directive, variables: Variables) -> Condition:
 
 
 def _words(directive: Directive) -> list[str]:
+    """The words between the parentheses, each of which may touch a word or stand alone."""
     words = list(directive.args)
-    if not words[0].startswith("(") or not words[-1].endswith(")"):
+    if not words[0].startswith("("):
         raise ConfError(f'invalid condition "{words[0]}"', directive.place)
     words[0] = words[0][1:]
-    words[-1] = words[-1][:-1]
-    if not words[0]:
-        words.pop(0)
-    if words and not words[-1] and not (len(words) == 3 and words[1] in ("=", "!=")):
+    if not words[-1].endswith(")"):
+        raise ConfError(f'invalid condition "{words[-1]}"', directive.place)
+    if len(words) > 1 and words[-1] == ")":
         words.pop()
-    return words
+    else:
+        words[-1] = words[-1][:-1]
+    return words[1:] if not words[0] else words
 
 
 def _comparison(value: Value, operator: str, text: str, directive: Directive, variables: Variables) -> Condition:

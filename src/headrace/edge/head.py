@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.edge.request import Request
 
 _prefixes: Final[dict[tuple[int, bytes, bytes], bytes]] = {}
-_prefix_second: int = 0
+_prefix_until: float = 0.0
 
 DATED: Final = frozenset({200, 206, 304})
 _BODYLESS: Final = frozenset({204, 304})
@@ -31,10 +31,10 @@ MAX_PREFIXES: Final = 512
 
 
 def _prefix(status: int, content_type: bytes, server: bytes) -> bytes:
-    global _prefix_second  # noqa: PLW0603 - one cache a process, emptied every second
-    now = int(time.time())
-    if now != _prefix_second or len(_prefixes) > MAX_PREFIXES:
-        _prefix_second = now
+    global _prefix_until  # noqa: PLW0603 - one cache a process, emptied every second
+    now = time.time()
+    if not _prefix_until - 1.0 <= now < _prefix_until or len(_prefixes) > MAX_PREFIXES:
+        _prefix_until = float(int(now) + 1)
         _prefixes.clear()
     key = (status, content_type, server)
     text = _prefixes.get(key)

@@ -84,7 +84,7 @@ def _option(directive: Directive, base: ListenSpec, word: str) -> ListenSpec:
         raise refused(directive, f'the "{name}" parameter of "listen"')
     if name == "backlog" and equals:
         if not value.lstrip("-").isdigit() or int(value) == 0:
-            raise ConfError(f'invalid backlog "{value}"', directive.place)
+            raise ConfError(f'invalid backlog "{word}"', directive.place)
         return replace(base, backlog=int(value), explicit=True)
     if name == "ipv6only" and equals:
         if value not in ("on", "off"):
@@ -132,7 +132,9 @@ def parse_addresses(directive: Directive) -> list[Address]:
     """The addresses of the first argument: port, host, host:port, [v6]:port, unix:path, port range."""
     text = directive.args[0]
     if text.startswith("unix:"):
-        if len(text) == 5 or len(os.fsencode(text)) - 5 > 107:
+        if len(text) == 5:
+            raise ConfError(f'no path in the unix domain socket in "{text}" of the "listen" directive', directive.place)
+        if len(os.fsencode(text)) - 5 > 107:
             raise ConfError(f'invalid unix domain socket path in "{text}" of the "listen" directive', directive.place)
         return [text]
     host, ports = _split(directive, text)

@@ -115,10 +115,10 @@ class Location:
 
     def content_type_of(self, uri: bytes) -> bytes:
         """The type by the extension of a path (types), or default_type."""
-        name = uri[uri.rfind(b"/") + 1 :]
-        dot = name.rfind(b".")
-        found = self.types.get(name[dot + 1 :].lower()) if dot >= 0 else None
-        found = self.default_type if found is None else found
+        dot = uri.rfind(b".")
+        found = None if dot < 0 or b"/" in uri[dot:] else self.types.get(uri[dot + 1 :].lower())
+        if found is None:
+            found = self.default_type
         if self.charset and found.startswith(b"text/"):
             return b"%b; charset=%b" % (found, self.charset)
         return found
@@ -180,10 +180,9 @@ class Tree:
             nested, final = found.tree._find(uri, request)  # noqa: SLF001 - the same class, one level down
             if final:
                 return nested, True
-            found_here, found = found, nested or found
         else:
-            found_here = found
-        if found_here is None or found_here.kind != "noregex":
+            nested = None
+        if found is None or found.kind != "noregex":
             for location in self.regexes:
                 assert location.pattern is not None
                 match = location.pattern.search(uri)
@@ -194,7 +193,7 @@ class Tree:
                         inner, _ = location.tree._find(uri, request)  # noqa: SLF001 - as above
                         return inner or location, True
                     return location, True
-        return found, False
+        return nested or found, False
 
 
 def take_captures(request: Request, match: re.Match[bytes]) -> None:

@@ -74,8 +74,8 @@ Step = tuple[str, Handler]
 Steps = tuple[Step, ...]
 
 
-def run(request: Request, steps: Steps, index: int = 0) -> Coroutine[Any, Any, None] | None:
-    """Run the steps from index on, and what they lead to, until the request is complete.
+def run(request: Request, steps: Steps) -> Coroutine[Any, Any, None] | None:
+    """Run the steps, and what they lead to, until the request is complete.
 
     Returns a coroutine for the rest when a handler has to wait. Raises nothing: what a handler raises is
     logged and becomes the status of its HttpError, or 500.
@@ -83,14 +83,15 @@ def run(request: Request, steps: Steps, index: int = 0) -> Coroutine[Any, Any, N
     while True:
         code: Result | Awaitable[Result] = None
         try:
-            for i in range(index, len(steps)):
-                phase, handler = steps[i]
+            for phase, handler in steps:
                 request.phase = phase
                 code = handler(request)
                 if code is None:
                     continue
+                if code == DONE and request.finished:
+                    return None
                 if type(code) is not int:
-                    return _wait(request, steps, i, code)  # type: ignore[arg-type]
+                    return _wait(request, steps, phase, handler, code)  # type: ignore[arg-type]
                 if code == OK and phase in PASSING:
                     code = None
                     continue
@@ -101,11 +102,10 @@ def run(request: Request, steps: Steps, index: int = 0) -> Coroutine[Any, Any, N
         following = request.complete(code)
         if following is None:
             return None
-        steps, index = following, 0
+        steps = following
 
 
-async def _wait(request: Request, steps: Steps, index: int, result: Awaitable[Result]) -> None:
-    phase = steps[index][0]
+async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, result: Awaitable[Result]) -> None:
     try:
         code = await result
     except asyncio.CancelledError:
@@ -115,11 +115,12 @@ async def _wait(request: Request, steps: Steps, index: int, result: Awaitable[Re
         code = _fault(request, error)
     following: Steps | None
     if code is None or (code == OK and phase in PASSING):
-        following, index = steps, index + 1
+        done = next(i for i, step in enumerate(steps) if step[1] is handler and step[0] is phase)
+        following = steps[done + 1 :]
     else:
-        following, index = request.complete(code), 0
+        following = request.complete(code)
     if following is not None:
-        rest = run(request, following, index)
+        rest = run(request, following)
         if rest is not None:
             await rest
 

@@ -51,6 +51,8 @@ class _Address:
         hosts = Hosts(self.default or self.servers[0])
         for server in self.servers:
             for name in server.names or [ServerName("exact", "")]:
+                if name.kind == "none" and len(self.servers) > 1:
+                    raise ConfError(f'invalid server name or wildcard "{name.text}" on {self.spec.text}')
                 if not hosts.table.add(name, server):
                     problems.warn(f'conflicting server name "{name.shown.decode()}" on {self.spec.text}, ignored')
         hosts.seal()

@@ -17,6 +17,7 @@ from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
 from headrace.edge.head import assemble
 from headrace.edge.headers import HeadersIn, HeadersOut
+from headrace.edge.log import sinks
 from headrace.edge.logphase import end
 from headrace.edge.special import complete
 
@@ -227,12 +228,12 @@ class Request:
             self.content_type = content_type
         self.send_header()
         if self._pending is None and not self.body_filters:
-            self.finished = True
+            self.finished = self.started = True
             head = self._head
             self.head_size = len(head)
-            self.started = True
             self.exchange.respond(head, b"" if self.header_only else body)
-            self.end()
+            if self.location.log_handlers or self._id or self._cleanups or sinks:
+                end(self)
             return
         if body:
             self.keep_buffered = True
@@ -299,7 +300,8 @@ class Request:
             self.started = True
             self.head_size = len(self._head)
             exchange.respond(self._head, data)
-        self.end()
+        if self.location.log_handlers or self._id or self._cleanups or sinks:
+            end(self)
 
     def abandon(self) -> None:
         """Close the connection without (the rest of) an answer, and end the request."""

@@ -13,7 +13,7 @@ from headrace.edge.corevars import host_only
 from headrace.edge.phases import run
 from headrace.edge.request import Request
 from headrace.edge.servernames import NameTable
-from headrace.edge.special import find_location, send_special, special
+from headrace.edge.special import apply_settings, find_location, send_special, special
 from headrace.edge.uri import split_target
 from headrace.edge.values import to_bytes
 
@@ -52,20 +52,20 @@ class Server:
         self.steps: Steps = ()
         self.tree: Tree | None = None
         self.tls: TlsConfig | None = None
-        self._found: dict[bytes, Location] = {}
+        self.known: dict[bytes, tuple[bytes, Location]] = {}
+        """Paths as sent, to the normalised path and the location."""
 
     def find(self, request: Request) -> Location:
         """The location of a request's URI."""
-        uri = request.uri
-        found = self._found.get(uri)
-        if found is not None:
-            return found
         tree = self.tree
         assert tree is not None
-        found = tree.find(uri, request) or self.location
-        if tree.pure and len(self._found) < REMEMBERED and len(uri) < 256:
-            self._found[uri] = found
-        return found
+        return tree.find(request.uri, request) or self.location
+
+    def remember(self, path: bytes, uri: bytes, location: Location) -> None:
+        """Keep what a path as sent leads to, when the path alone decides."""
+        assert self.tree is not None
+        if self.tree.pure and not location.internal and len(self.known) < REMEMBERED and len(path) < 256:
+            self.known[path] = (uri, location)
 
 
 class Hosts:
@@ -123,12 +123,33 @@ class Port:
         head = exchange.head
         hosts = self.hosts if not self.local else self._hosts_of(exchange.conn)
         server, match = (hosts.default, None) if hosts.single else hosts.choose(head.host)
-        uri, args = split_target(head.target, merge_slashes=server.location.merge_slashes)
+        path, _, args = head.target.partition(b"?")
+        known = server.known.get(path)
+        if known is None or exchange.body is not None or b"#" in args:
+            return self._handle_slowly(exchange, server, match)
+        request = Request(exchange, server, known[0], args)
+        location = request.location = known[1]
+        if exchange.settings is not location.http:
+            apply_settings(exchange, location.http)
+        return run(request, location.steps)
+
+    def _handle_slowly(
+        self, exchange: Exchange, server: Server, match: re.Match[bytes] | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """What is not known from an earlier request with the same path."""
+        target = exchange.head.target
+        uri, args = split_target(target, merge_slashes=server.location.merge_slashes)
         request = Request(exchange, server, uri, args)
         if match is not None:
             _name_captures(request, match)
-        steps = server.steps or find_location(request)
-        return None if steps is None else run(request, steps)
+        if server.steps:
+            return run(request, server.steps)
+        steps = find_location(request)
+        if steps is None:
+            return None
+        if match is None:
+            server.remember(target.partition(b"?")[0], uri, request.location)
+        return run(request, steps)
 
     def refuse(self, exchange: Exchange, error: HttpError) -> None:
         """Answer what could not be handled: the error page of its status, logged like any request."""

@@ -18,7 +18,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class ServerName:
-    """One name of a server. kind: "exact", "head" (*.x), "dot" (.x: x and *.x), "tail" (x.*) or "regex"."""
+    """One name of a server. kind: "exact", "head" (*.x), "dot" (.x: x and *.x), "tail" (x.*), "regex" or "none"."""
 
     kind: str
     text: str
@@ -46,6 +46,8 @@ class NameTable(Generic[S]):
         if name.kind == "regex":
             assert name.pattern is not None
             self._regexes.append((name.pattern, server))
+            return True
+        if name.kind == "none":
             return True
         key = name.text.encode("utf-8", "surrogateescape")
         tables = {

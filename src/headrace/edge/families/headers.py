@@ -65,7 +65,9 @@ class HeadersFamily(BaseFamily):
         daily = text.startswith("@")
         negative = text.startswith("-")
         seconds = parse_time(text[1:] if daily or text[:1] in "+-" else text)
-        if seconds is None or (daily and seconds > 86400) or (daily and modified):
+        if daily and seconds is not None and seconds > 86400:
+            raise ConfError('"expires" directive daily time value must be less than 24 hours', directive.place)
+        if seconds is None or (daily and modified):
             raise invalid(directive)
         kind = "daily" if daily else "modified" if modified else "access"
         scope.set_once(directive, (kind, -seconds if negative else seconds))

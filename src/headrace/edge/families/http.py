@@ -79,8 +79,8 @@ def _server_name(scope: Scope, directive: Directive, text: str) -> ServerName:
     if name == "$hostname":
         return ServerName("exact", scope.build.variables.hostname)
     bare = name.strip("*.")
-    if not bare and name:
-        raise ConfError(f'invalid server name or wildcard "{text}"', directive.place)
+    if name.startswith(("*.", ".")) and not bare:
+        raise ConfError(f'server name "{text}" is invalid', directive.place)
     if name.startswith("*.") and "*" not in name[1:]:
         return ServerName("head", name[2:])
     if name.startswith(".") and "*" not in name:
@@ -88,5 +88,6 @@ def _server_name(scope: Scope, directive: Directive, text: str) -> ServerName:
     if name.endswith(".*") and "*" not in name[:-1]:
         return ServerName("tail", name[:-2])
     if "*" in name or ".." in name:
-        raise ConfError(f'invalid server name or wildcard "{text}"', directive.place)
+        scope.build.problems.warn(f'server name "{text}" matches nothing', directive.place)
+        return ServerName("none", name)
     return ServerName("exact", name)

@@ -51,7 +51,7 @@ class LocationFamily(BaseFamily):
             _check_nesting(outer, kind, name, directive)
         for sibling in scope.children[:-1]:
             other = self.locations.get(id(sibling))
-            if other is not None and kind != "regex" and _same(other, kind, name):
+            if other is not None and kind not in ("regex", "named") and _same(other, kind, name):
                 raise ConfError(f'duplicate location "{text}"', directive.place)
         self.locations[id(inner)] = Location(kind, name, inner, pattern)
         return inner
@@ -95,7 +95,7 @@ class LocationFamily(BaseFamily):
         overwrite = -1
         if statuses[-1].startswith("="):
             word = statuses.pop()
-            overwrite = 0 if word == "=" else _status(directive, word[1:])
+            overwrite = 0 if word == "=" else _status(directive, word[1:], word)
         if not statuses:
             raise ConfError('invalid number of arguments in "error_page" directive', directive.place)
         page = ErrorPage(compile_value(target, scope.build.variables, directive.place), overwrite)
@@ -134,9 +134,9 @@ class LocationFamily(BaseFamily):
         location.root = os.fsencode(scope.build.path("html"))
 
 
-def _status(directive: Directive, text: str) -> int:
+def _status(directive: Directive, text: str, shown: str = "") -> int:
     if not text.isascii() or not text.isdigit():
-        raise ConfError(f'invalid value "{text}"', directive.place)
+        raise ConfError(f'invalid value "{shown or text}"', directive.place)
     return int(text)
 
 

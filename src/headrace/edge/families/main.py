@@ -15,6 +15,7 @@ from headrace.edge.families.common import (
     block,
     flag,
     flag_of,
+    invalid,
     number_of,
     refused,
     size_of,
@@ -28,7 +29,7 @@ from headrace.errors import ConfError
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
 
-NGINX_MODULES = frozenset({"ndk_http_module.so", "ngx_http_lua_module.so", "ngx_http_echo_module.so"})
+NGINX_MODULES = frozenset({"ndk_http_module.so", "ngx_http_lua_module.so"})
 
 
 @dataclass
@@ -135,10 +136,10 @@ class MainFamily(BaseFamily):
         if directive.args[0] == "auto":
             self.settings.worker_processes = len(os.sched_getaffinity(0))
             return
-        number = number_of(directive)
-        if number < 1:
-            raise ConfError("worker_processes must be at least 1", directive.place)
-        self.settings.worker_processes = number
+        text = directive.args[0]
+        if not text.isascii() or not text.isdigit() or int(text) == 0:
+            raise invalid(directive)
+        self.settings.worker_processes = int(text)
 
     def _do_worker_rlimit_nofile(self, _scope: Scope, directive: Directive) -> None:
         self.settings.rlimit_nofile = number_of(directive)

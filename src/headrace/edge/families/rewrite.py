@@ -163,11 +163,18 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
         return lambda _request: status
 
     def answer(request: Request) -> int:
-        request.discard_body()
         request.status = status
-        request.respond(status, value if isinstance(value, bytes) else value(request))
+        request.respond(status, value(request) if callable(value) else value)
         return phases.DONE
 
+    if isinstance(value, bytes):
+        constant = value
+
+        def answer_constant(request: Request) -> int:
+            request.respond(status, constant)
+            return phases.DONE
+
+        return answer_constant
     return answer
 
 

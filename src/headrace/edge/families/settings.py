@@ -152,10 +152,10 @@ class SettingsFamily(BaseFamily):
 
     @staticmethod
     def _large_client_header_buffers(_scope: Scope, directive: Directive) -> tuple[int, int]:
-        number = number_of(directive)
-        if number < 1:
+        number = directive.args[0]
+        if not number.isascii() or not number.isdigit() or int(number) == 0:
             raise invalid(directive)
-        return number, size_of(directive, 1)
+        return int(number), size_of(directive, 1)
 
     @staticmethod
     def _keepalive_timeout(_scope: Scope, directive: Directive) -> tuple[float, int]:
