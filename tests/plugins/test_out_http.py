@@ -460,6 +460,20 @@ async def test_the_receiver_dies_in_the_middle_and_every_event_arrives():
         assert seen == set(range(100))
 
 
+async def test_the_end_does_not_wait_for_a_destination_that_hangs():
+    origin = Origin([Reply(b"", hold=True)])
+    async with (
+        origin,
+        output(f"endpoint {origin.url()}\nreuse_connections true\n{one_record_chunks()}") as (running, emit),
+    ):
+        await emit("t", event({}))
+        await delivered(origin, 1)
+        await running.runner.stop(running.plugin.context.clock.now() + 0.05)
+        await running.plugin.stop()
+        await origin.all_closed()
+        assert running.runner.lost == 1
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -488,7 +502,7 @@ def test_wrong_configurations(parameters, message):
 
 
 def test_aws_without_botocore_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("headrace.plugins.out_http.output.botocore_installed", lambda: False)
+    monkeypatch.setattr("headrace.plugins.out_http.parameters.botocore_installed", lambda: False)
     auth = "<auth>\nmethod aws_sigv4\naws_region r\naws_service s\n</auth>"
     errors, _ = problems_of("output", f"<match **>\n@type http\nendpoint http://h/\n{auth}\n</match>\n")
     assert "pip install 'headrace[aws]'" in errors[0]

@@ -2,7 +2,8 @@
 
     chunk --> output.py --> request.py (head, body) --> connection.py (one per lane) --> policy.py
 
-output.py            HttpOutput: parameters, and the way of a chunk
+output.py            HttpOutput: the way of a chunk
+parameters.py        what is configured, and what is wrong with it
 endpoint.py          URL -> what a connection is keyed by, and a request line
 request.py           the bytes of a request
 auth.py              Basic and AWS signatures; aws_credentials.py finds AWS credentials
