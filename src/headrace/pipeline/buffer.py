@@ -157,24 +157,38 @@ class Buffer:
             self.used += chunk.size
             self.events += chunk.count
 
-    def take(self, now: float, window: int | None = None) -> Chunk | None:
-        """Take the first queued chunk that is due, for a lane.
-
-        window: number of the back-off window in which the destination is tried. A chunk that was tried in it
-        already is left, and one that was never tried comes first: it shows whether only its elders are bad.
-        """
-        best: Chunk | None = None
+    def take(self, now: float) -> Chunk | None:
+        """Take the first queued chunk that is due, for a lane."""
         for chunk in self.queued.values():
-            if chunk.due > now:
+            if chunk.due <= now:
+                self.hand_out(chunk)
+                return chunk
+        return None
+
+    def take_in_window(self, now: float, window: int, *, probe: bool) -> Chunk | None:
+        """Take a chunk with which a destination that fails is tried, one that was not tried in this window.
+
+        probe: a chunk that was never tried comes first (it shows whether only its elders are bad), else last.
+        """
+        second: Chunk | None = None
+        for chunk in self.queued.values():
+            if chunk.due > now or chunk.window >= window:
                 continue
-            if window is None or not chunk.attempts:
-                best = chunk
-                break
-            if best is None and chunk.window < window:
-                best = chunk
-        if best is not None:
-            self.hand_out(best)
-        return best
+            if probe == (not chunk.attempts):
+                self.hand_out(chunk)
+                return chunk
+            second = second or chunk
+        if second is not None:
+            self.hand_out(second)
+        return second
+
+    def take_untried(self) -> Chunk | None:
+        """Take the first queued chunk that was never tried."""
+        for chunk in self.queued.values():
+            if not chunk.attempts:
+                self.hand_out(chunk)
+                return chunk
+        return None
 
     def hand_out(self, chunk: Chunk) -> None:
         """Move a queued chunk to a lane."""

@@ -1,7 +1,7 @@
 """From the queue to the destination: which chunk a lane tries, where, and what its outcome means.
 
 The primary is tried when its gate lets it. A chunk parts from it on an error that no retry mends, when it
-is given up, or when the destination is down for good and a <secondary> is there; a parted chunk goes to
+is given up, or when it comes while the destination is down for good and a <secondary> is there; a parted chunk goes to
 the secondary, and to the backup when there is none or it fails too. A chunk leaves the buffer only at the
 end of this way, and what cannot even be backed up stays in the buffer.
 """
@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import Error, Timeout
+from headrace.pipeline.lanes import Lane, cancelled_from_outside
 from headrace.pipeline.plugin import Output, overrides
 from headrace.pipeline.retry import CLOSED, OPEN, Gate
 from headrace.pipeline.throttle import Throttle
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.backup import Backup
     from headrace.pipeline.buffer import Buffer
     from headrace.pipeline.chunk import Chunk
-    from headrace.pipeline.lanes import Lane
     from headrace.pipeline.retry import RetryPolicy
 
 _HOPELESS: Final = (TypeError, ValueError, AttributeError)
@@ -69,7 +69,6 @@ class Delivery:
         self.retries = 0
         self.failures = 0
         self.slow = 0
-        self.stopping = False
         self._log = output.log
         self._changed = changed
         self._clock = clock
@@ -99,7 +98,10 @@ class Delivery:
             return None
         verdict = self.gate.admit(now)
         if verdict != CLOSED:
-            chunk = self.buffer.take(now, None if verdict == OPEN else verdict)
+            if verdict == OPEN:
+                chunk = self.buffer.take(now)
+            else:
+                chunk = self.buffer.take_in_window(now, verdict, probe=self.gate.probing)
             if chunk is not None:
                 lane.chunk = chunk
                 chunk.window = self.gate.window
@@ -107,7 +109,7 @@ class Delivery:
             if verdict != OPEN:
                 self.gate.give_back()
         if self.secondary is not None and self.gate.exhausted(now) and self.secondary_gate.opens_at <= now:
-            chunk = self.buffer.take(math.inf)
+            chunk = self.buffer.take_untried()
             if chunk is not None:
                 self._parted.appendleft(chunk)
                 return self._next_parted(lane, now)
@@ -166,9 +168,13 @@ class Delivery:
             else:
                 await self.output.write(chunk, lane)
         except asyncio.CancelledError as error:
+            stopped = cancelled_from_outside()
             if self._held(chunk):
-                self._interrupted(chunk, lane, error)
-            if self.stopping:
+                if stopped:  # whether it arrived is not known, so it is kept
+                    self.buffer.back(chunk)
+                else:
+                    self._failed(chunk, lane, error)
+            if stopped:
                 raise
         except Exception as error:  # noqa: BLE001 - the outcome of a delivery, whatever it was
             if self._held(chunk):
@@ -189,12 +195,6 @@ class Delivery:
         if found is not None:
             found[2].cancel()
         return found is not None
-
-    def _interrupted(self, chunk: Chunk, lane: Lane, error: BaseException) -> None:
-        if self.stopping:  # whether it arrived is not known, so it is kept
-            self.buffer.back(chunk)
-        else:
-            self._failed(chunk, lane, error)
 
     def _succeeded(self, chunk: Chunk, lane: Lane) -> None:
         lane.chunks += 1
@@ -253,7 +253,7 @@ class Delivery:
         try:
             await secondary.write(chunk, lane.spare or lane)
         except asyncio.CancelledError as error:
-            if self.stopping:
+            if cancelled_from_outside():
                 self.buffer.back(chunk)
                 raise
             self._secondary_failed(chunk, error)

@@ -116,7 +116,7 @@ class Lanes:
             try:
                 await self._run(lane)
             except asyncio.CancelledError as error:
-                if self._stopping:
+                if cancelled_from_outside():
                     raise
                 self._died(lane, error)
             except BaseException as error:  # noqa: BLE001 - a lane outlives whatever a plugin raises
@@ -143,3 +143,9 @@ class Lanes:
             else:
                 # Outputs that never wait must not keep the loop from everybody else.
                 await asyncio.sleep(0)
+
+
+def cancelled_from_outside() -> bool:
+    """Whether this task itself was cancelled, rather than something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -11,6 +11,9 @@ the back-off it lets one try for each lane through (a window), each with a chunk
 this window. However many of them fail, the back-off grows by one step; the first success opens the gate.
 So ten thousand chunks do not knock at a dead host, and eight lanes that fail together count once.
 
+While a destination has used up all retries, chunks that were never tried go to the <secondary>, if there
+is one, without trying it; those that were keep their own count.
+
 A chunk that fails again although others were delivered in between is the chunk's fault: it waits by its
 own count, and the gate stays open.
 """
@@ -109,6 +112,11 @@ class Gate:
             return self.window
         return CLOSED
 
+    @property
+    def probing(self) -> bool:
+        """Whether the try that was just admitted is the first of its window."""
+        return self._left == self._tries - 1
+
     def give_back(self) -> None:
         """Return a try that nobody needed."""
         self._left += 1
@@ -154,10 +162,10 @@ class Gate:
 
     @property
     def exhausted_at(self) -> float:
-        """From when on the destination has failed so long that chunks may pass it by to the secondary."""
+        """From when on the destination has failed so long that new chunks pass it by to the secondary."""
         if self.policy.forever or self.started is None:
             return math.inf
-        if self.policy.max_times is not None and self.step > self.policy.max_times:
+        if self.policy.max_times is not None and self.step > max(self.policy.max_times, 1):
             return 0.0
         return self.started + self.policy.limit
 

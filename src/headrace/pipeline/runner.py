@@ -230,7 +230,6 @@ class Runner:
             self.flush()
         while clock.now() < deadline and (self.lanes.busy or (flushing and self._flushable())):
             await clock.sleep(min(_POLL, max(deadline - clock.now(), 0.001)))
-        self.delivery.stopping = True
         await self.lanes.stop()
         self.delivery.take_back()
         for timer in (self._due_timer, self._try_timer):

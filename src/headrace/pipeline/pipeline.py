@@ -1,0 +1,152 @@
+"""A running pipeline: start and end in order, flush, figures.
+
+start: outputs (a secondary before its primary), filters and the rest, sources last.
+stop: sources take no more; outputs without a buffer end; buffers flush together until the deadline;
+then everything is closed. Whatever hangs is cancelled: stop returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import Error
+from headrace.pipeline.context import of_kind
+from headrace.pipeline.logevents import LogEvents, log_router
+from headrace.pipeline.plugin import LEVELS, Output, Plugin, Source
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Coroutine, Mapping
+
+    from headrace.core.clock import Clock
+    from headrace.pipeline.context import Context
+    from headrace.pipeline.plugin import ListenSpec
+    from headrace.pipeline.router import Router
+    from headrace.pipeline.runner import Runner
+    from headrace.pipeline.system import SystemSection
+
+_CLOSE_TIME = 2.0
+"""Seconds that stop and close of one plugin get at the least, even past the deadline."""
+
+
+class Pipeline:
+    """The plugins of one worker."""
+
+    def __init__(self, context: Context, system: SystemSection) -> None:
+        self.context = context
+        self.system = system
+        self.plugins = context.plugins
+        self._started: list[Plugin] = []
+        self._log_events: LogEvents | None = None
+
+    @property
+    def router(self) -> Router:
+        """The top level, for events that arise in the process itself."""
+        return self.context.root
+
+    @property
+    def listens(self) -> list[ListenSpec]:
+        """The sockets that must be open before start, without repetition."""
+        specs = [spec for source in of_kind(self.plugins, Source) for spec in source.listeners()]
+        return list({(spec.kind, spec.address): spec for spec in specs}.values())
+
+    @property
+    def runners(self) -> list[Runner]:
+        """The machinery of the buffered outputs."""
+        return [
+            output.runner
+            for output in of_kind(self.plugins, Output)
+            if output.runner is not None and output.runner.output is output
+        ]
+
+    async def start(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket] | None = None
+    ) -> None:
+        """Start everything; when one part fails, the others are stopped and its error is raised."""
+        context = self.context
+        context.run_on(loop, clock, sockets or {})
+        try:
+            for plugin in sorted(self.plugins, key=_start_order):
+                self._started.append(plugin)
+                await plugin.start()
+                if isinstance(plugin, Output) and plugin.runner is not None and plugin.runner.output is plugin:
+                    await plugin.runner.start()
+        except BaseException as error:
+            await self.stop(0.0)
+            if isinstance(error, OSError):
+                raise Error(f"{self._started[-1].plugin_id}: {error}", kind="start") from error
+            raise
+        router = log_router(context)
+        if router is not None:
+            level = LEVELS[context.settings.log_level]
+            self._log_events = LogEvents(router, level, clock.wall_ns)
+            context.log.addHandler(self._log_events)
+
+    async def stop(self, within: float) -> None:
+        """Stop everything within about `within` seconds."""
+        clock = self.context.clock
+        end = clock.now() + within
+        if self._log_events is not None:
+            self.context.log.removeHandler(self._log_events)
+            self._log_events = None
+        started, self._started = self._started, []
+        sources = [plugin for plugin in started if isinstance(plugin, Source)]
+        others = [plugin for plugin in started if not isinstance(plugin, Source)]
+        running = [runner for runner in self.runners if runner.started]
+        await self._together([(source, source.quiesce()) for source in sources], within)
+        await self._together([(source, source.stop()) for source in sources], max(end - clock.now(), _CLOSE_TIME))
+        buffered = {runner.output for runner in running} | {runner.secondary for runner in running}
+        direct = [plugin for plugin in others if plugin not in buffered]
+        await self._together([(plugin, plugin.stop()) for plugin in direct], max(end - clock.now(), _CLOSE_TIME))
+        await self._together(
+            [(runner.output, runner.stop(end)) for runner in running], max(end - clock.now(), 0.0) + _CLOSE_TIME
+        )
+        rest = [plugin for plugin in others if plugin in buffered]
+        await self._together([(plugin, plugin.stop()) for plugin in rest], _CLOSE_TIME)
+        await self._together([(plugin, plugin.close()) for plugin in reversed(started)], _CLOSE_TIME)
+
+    def flush(self) -> None:
+        """Queue all staged chunks now (signal USR1, `headrace flush`)."""
+        for runner in self.runners:
+            if runner.started:
+                runner.flush()
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every plugin by its id, and of the routers."""
+        plugins: dict[str, Any] = {}
+        for plugin in self.plugins:
+            figures: dict[str, Any] = {"kind": plugin.kind, "type": plugin.type_, **plugin.stats()}
+            if isinstance(plugin, Output) and plugin.runner is not None and plugin.runner.output is plugin:
+                figures.update(plugin.runner.stats())
+            plugins[plugin.plugin_id] = figures
+        context = self.context
+        return {
+            "plugins": plugins,
+            "unmatched": {name: router.unmatched for name, router in context.labels.items()},
+            "error_events": context.desk.events,
+            "error_events_lost": context.desk.lost,
+        }
+
+    async def _together(self, steps: list[tuple[Plugin, Coroutine[Any, Any, None]]], within: float) -> None:
+        """Run one step of the end for several plugins at once; log what fails, cancel what hangs."""
+        if not steps:
+            return
+        tasks = {asyncio.ensure_future(step): plugin for plugin, step in steps}
+        done, hanging = await asyncio.wait(tasks, timeout=within + _CLOSE_TIME)
+        for task in hanging:
+            self.context.log.error("%s does not end and is cancelled", tasks[task].plugin_id)
+            task.cancel()
+        if hanging:
+            await asyncio.wait(hanging, timeout=0.5)
+        for task in done:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                plugin = tasks[task]
+                plugin.log.log(logging.ERROR, "unexpected error at the end: %r", error, exc_info=error)
+
+
+def _start_order(plugin: Plugin) -> int:
+    if isinstance(plugin, Source):
+        return 2
+    return 0 if isinstance(plugin, Output) else 1
