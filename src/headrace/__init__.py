@@ -23,6 +23,6 @@ The way of a byte, with the files it passes:
 docs/architecture.md tells why.
 """
 
-from headrace.version import __version__
+from headrace.version import VERSION as __version__
 
 __all__ = ["__version__"]
