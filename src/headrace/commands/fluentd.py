@@ -17,7 +17,7 @@ from headrace import errors
 from headrace.commands.launch import build, serve
 from headrace.supervisor.log import LEVELS, FluentLog
 from headrace.topology.options import Options, PipelineOptions
-from headrace.version import FLUENTD_VERSION, __version__
+from headrace.version import FLUENTD_VERSION, VERSION
 
 DEFAULT_CONF: Final = "/etc/fluent/fluent.conf"
 
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     """The flags."""
     made = _Parser(prog="headrace-fluentd", allow_abbrev=False, description="Run a fluent.conf.")
     add = made.add_argument
-    add("--version", action="version", version=f"fluentd {FLUENTD_VERSION} (headrace {__version__})")
+    add("--version", action="version", version=f"fluentd {FLUENTD_VERSION} (headrace {VERSION})")
     add("-s", "--setup", nargs="?", const="", metavar="DIR", help="install a sample configuration file to the folder")
     add("-c", "--config", metavar="PATH", help=f"configuration file (default: $FLUENT_CONF, else {DEFAULT_CONF})")
     add("--dry-run", action="store_true", help="check the configuration and end")
@@ -200,7 +200,7 @@ def _run(flags: argparse.Namespace, options: Options) -> int:
     if flags.dry_run:
         log.write("info", "finished dry run mode")
         return 0
-    log.write("info", f"starting headrace-{__version__} pid={os.getpid()} python={sys.version.split()[0]}")
+    log.write("info", f"starting headrace-{VERSION} pid={os.getpid()} python={sys.version.split()[0]}")
     try:
         return serve(plan, options)
     except errors.Error as error:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, __version__
+from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
     from headrace.topology.options import Options
@@ -195,7 +195,7 @@ def _plugins(flags: argparse.Namespace) -> int:
 
 def _version(_flags: argparse.Namespace) -> int:
     sys.stdout.write(
-        f"headrace {__version__} (Python {sys.version.split()[0]})\n"
+        f"headrace {VERSION} (Python {sys.version.split()[0]})\n"
         f"behaves like Fluentd {FLUENTD_VERSION}, nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION}\n"
     )
     return 0

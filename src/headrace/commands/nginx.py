@@ -19,7 +19,7 @@ from headrace.commands.launch import build, serve
 from headrace.commands.modules import configure_arguments
 from headrace.supervisor import pidfile
 from headrace.topology.options import GatewayOptions, Options
-from headrace.version import NGINX_VERSION, __version__
+from headrace.version import NGINX_VERSION, VERSION
 
 USAGE: Final = """\
 Usage: headrace-nginx [-?hvVtTq] [-s signal] [-p prefix]
@@ -149,7 +149,7 @@ def main(argv: list[str]) -> int:
 
 
 def _show(flags: Flags) -> None:
-    lines = [f"nginx version: nginx/{NGINX_VERSION} (headrace {__version__})"]
+    lines = [f"nginx version: nginx/{NGINX_VERSION} (headrace {VERSION})"]
     default = places(flags)
     if flags.letters & set("?h"):
         lines.append(USAGE.format(prefix=default.prefix, error_log=default.error_log, conf=default.conf).rstrip())

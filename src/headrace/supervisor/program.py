@@ -31,7 +31,8 @@ WATCHDOG: Final = 60.0
 class ProcessSettings:
     """How the processes are run.
 
-    user, group: who the workers become when the master is root; user_is_default: nobody asked for it. pid_file: absolute, or None.
+    user, group: who the workers become when the master is root; user_is_default: nobody asked for it.
+    pid_file: absolute, or None.
     prefix: missing folders are made below it only. rlimit_nofile: for workers, None keeps the hard limit.
     rlimit_core (bytes), priority, directory, environment (the whole of it): of workers, None leaves them.
     Times in seconds; a watchdog of 0 is off. master: False serves in the only process. name: for ps.

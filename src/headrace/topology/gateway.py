@@ -15,6 +15,7 @@ from headrace.edge import build as edge_build
 from headrace.edge import log as edge_log
 from headrace.edge import registry
 from headrace.edge.families.logs import LogFamily
+from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua.directives import LuaFamily
 from headrace.supervisor.program import Listen
@@ -67,7 +68,7 @@ def pid_file_of(options: GatewayOptions) -> str:
     from headrace.conf.files import Files  # noqa: PLC0415 - for the one who has none yet
 
     path = options.pid_file or "logs/nginx.pid"
-    for directive in read(options, Files()):
+    for directive in read(options, Files(read_file)):
         if directive.name == "pid" and directive.args:
             path = directive.args[0]
             break

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.conf.files import Files
+from headrace.edge.shipped import read_file
 from headrace.errors import ConfError, Error
 from headrace.supervisor import osproc
 from headrace.supervisor.log import FluentLog, LogHandler
@@ -95,7 +96,7 @@ class Plan:
 
 def build(options: Options, problems: Problems) -> Plan | None:
     """Build what the options name; None when `problems` has errors. Raises ConfError for a syntax error."""
-    files = Files()
+    files = Files(read_file)
     fluent_log = _engine_log(options) if options.pipeline is not None else None
     gateway: GatewayPlan | None = None
     pipeline: PipelinePlan | None = None

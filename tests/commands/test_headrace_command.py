@@ -1,0 +1,169 @@
+"""headrace run, check, stats, plugins, version."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfError
+from headrace.testing.process import wait_until
+from headrace.topology.detect import language
+from headrace.version import VERSION
+
+NGINX = """\
+error_log stderr notice;
+events {}
+http {
+    log_format mine escape=json '{"path":"$uri","status":$status}';
+    server {
+        listen 127.0.0.1:PORT;
+        access_log off;
+        location / { return 200 "hi"; }
+        location /full { access_log pipeline:web.full; return 200 "hi"; }
+        location /mine { access_log pipeline:web.mine mine; return 404 "no"; }
+    }
+}
+"""
+FLUENT = """\
+<match web.**>
+  @type stdout
+</match>
+"""
+
+
+def get(port, path="/"):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+        sock.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        answer = b""
+        while data := sock.recv(65536):
+            answer += data
+    return answer
+
+
+def serves(port):
+    try:
+        return bool(get(port))
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def both(prefix, port):
+    (prefix / "nginx.conf").write_text(NGINX.replace("PORT", str(port)))
+    (prefix / "fluent.conf").write_text(FLUENT)
+    return prefix
+
+
+def test_version_is_that_of_the_package():
+    with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
+        assert tomllib.load(file)["project"]["version"] == VERSION
+
+
+def test_version_and_help(headrace):
+    assert headrace.run("headrace", "version").stdout.startswith("headrace ")
+    helped = headrace.run("headrace", "--help")
+    assert "examples:" in helped.stdout
+    assert headrace.run("headrace").returncode == 2
+
+
+def test_both_in_one_process_joined_by_the_access_log(both, port, headrace):
+    process = headrace("headrace", "run", "nginx.conf", "fluent.conf")
+    wait_until(lambda: serves(port))
+    get(port, "/")
+    get(port, "/full?a=1")
+    get(port, "/mine")
+    process.wait_for('web.mine: {"path":"/mine","status":404}')
+    process.wait_for("web.full: {")
+    assert '"uri":"/full","args":"a=1"' in process.output
+    stats = json.loads(headrace.run("headrace", "stats", process.pid, "--json").stdout)
+    assert stats["total"]["bridge"] == {"emitted": 2, "dropped": 0, "waiting": 0}
+    assert stats["total"]["edge"]["requests"] >= 3
+    assert set(stats["total"]) >= {"edge", "pipeline", "rss", "loop"}
+    assert f"master {process.pid}" in headrace.run("headrace", "stats").stdout
+    assert process.stop(signal.SIGQUIT) == 0
+
+
+def test_single_process(both, port, headrace):
+    process = headrace("headrace", "run", "--single", "nginx.conf", "fluent.conf")
+    wait_until(lambda: serves(port))
+    assert headrace.run("headrace", "stats", process.pid).returncode == 0
+    assert process.stop(signal.SIGINT) == 0
+
+
+def test_a_log_into_the_pipeline_needs_one(both, headrace):
+    done = headrace.run("headrace", "check", "nginx.conf")
+    assert done.returncode == 1
+    assert (
+        f'"access_log pipeline:web.full" needs a pipeline, and this run has none in {both}/nginx.conf:9' in done.stderr
+    )
+
+
+def test_check_tells_everything_in_both_files(both, headrace):
+    (both / "fluent.conf").write_text(FLUENT.replace("stdout", "stdoot"))
+    (both / "nginx.conf").write_text("events {}\nhttp { lissten 1; servr { } }\n")
+    done = headrace.run("headrace", "check", "--json", "nginx.conf", "fluent.conf")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert [(item["level"], item["file"], item["line"]) for item in found] == [
+        ("error", f"{both}/nginx.conf", 2),
+        ("error", f"{both}/nginx.conf", 2),
+        ("error", f"{both}/fluent.conf", 1),
+    ] or len(found) == 3
+    assert all(item["hint"] for item in found)
+
+
+def test_check_of_right_files(both, headrace):
+    done = headrace.run("headrace", "check", "nginx.conf", "fluent.conf")
+    assert (done.returncode, done.stdout) == (0, "nginx.conf and fluent.conf: no errors\n")
+
+
+def test_the_same_address_twice_is_an_error(both, port, headrace):
+    (both / "fluent.conf").write_text(f"<source>\n@type http\nbind 127.0.0.1\nport {port}\n</source>\n{FLUENT}")
+    done = headrace.run("headrace", "check", "nginx.conf", "fluent.conf")
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is a listener of both files" in done.stderr
+
+
+def test_two_files_of_one_language(both, headrace):
+    done = headrace.run("headrace", "run", "fluent.conf", "fluent.conf")
+    assert done.returncode == 1
+    assert "one of each" in done.stderr
+
+
+def test_stats_of_nothing(headrace):
+    done = headrace.run("headrace", "stats")
+    assert done.returncode == 1
+    assert "no headrace is running" in done.stderr
+
+
+def test_plugins(headrace):
+    assert "output: " in headrace.run("headrace", "plugins").stdout
+    assert "reuse_connections" in headrace.run("headrace", "plugins", "output:http").stdout
+    assert headrace.run("headrace", "plugins", "output:htpp").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("my-fluentd.conf", "", "fluent"),
+        ("nginx.conf.dev", "", "nginx"),
+        ("a.conf", "# x\n<source>\n", "fluent"),
+        ("a.conf", "@include b\n", "fluent"),
+        ("a.conf", "user www-data;\nevents {}\n", "nginx"),
+        ("a.conf", "# <source>\n  http\n {\n", "nginx"),
+    ],
+)
+def test_language(prefix, name, text, expected):
+    (prefix / name).write_text(text)
+    assert language(str(prefix / name)) == expected
+
+
+def test_language_of_neither(prefix):
+    (prefix / "a.txt").write_text("hello")
+    with pytest.raises(ConfError, match="neither"):
+        language(str(prefix / "a.txt"))
