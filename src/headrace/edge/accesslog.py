@@ -59,10 +59,9 @@ def compile_format(text: str, variables: Variables, place: Place | None, escape:
         values = []
         for getter in getters:
             value = getter(request)
-            if value is None:
-                values.append(empty)
-            else:
-                values.append(replace(value) if search(value) else value)
+            values.append(empty if value is None else value)
+        if search(b"".join(values)):
+            values = [replace(value) for value in values]
         return template % tuple(values)
 
     return line

@@ -29,7 +29,7 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
     request.last_modified = modified
     tag = b'"%x-%x"' % (modified, size) if request.location.etag else None
     if tag is not None:
-        request.headers_out.set(b"ETag", tag)
+        request.headers_out.fields.append((b"ETag", tag))
     status = condition_status(request, modified, tag)
     if status != 200:
         os.close(fd)

@@ -93,12 +93,18 @@ def assemble(request: Request) -> bytes:
 
 
 def _long(request: Request, status: int, connection: bytes) -> bytes:
-    out = request.kept_headers
     server, date = request.location.server_token, None
-    fields = list(out) if out is not None else []
-    if fields:
-        server = next((value for name, value in fields if name.lower() == b"server"), server)
-        date = next((value for name, value in fields if name.lower() == b"date"), None)
+    tail: list[bytes] = []
+    for field in request.kept_headers or ():
+        name = field[0].lower()
+        if name == b"server":
+            server = field[1]
+        elif name == b"date":
+            date = field[1]
+        elif name:
+            if name == b"connection":
+                connection = b""
+            tail.append(b"%b: %b\r\n" % field)
     head = _prefix(status, request.content_type or b"", server)
     if date is not None:
         head = head.replace(http_date(), date, 1)
@@ -108,19 +114,19 @@ def _long(request: Request, status: int, connection: bytes) -> bytes:
     if request.last_modified is not None:
         lines.append(b"Last-Modified: %b\r\n" % http_date(request.last_modified))
     target = request.location_out
-    rewritten = None if target is None else absolute_location(request, target)
-    if rewritten is not None and rewritten != target:
-        lines.append(b"Location: %b\r\n" % escape(rewritten))
+    if target is not None:
+        rewritten = absolute_location(request, target)
+        line = b"Location: %b\r\n" % escape(rewritten)
+        if rewritten != target:
+            lines.append(line)
+        else:
+            tail.insert(0, line)
     if request.chunked:
         lines.append(b"Transfer-Encoding: chunked\r\n")
-    own_connection = any(name.lower() == b"connection" for name, _ in fields)
-    if not own_connection:
-        lines.append(connection)
+    lines.append(connection)
     if request.vary:
         lines.append(b"Vary: Accept-Encoding\r\n")
-    if target is not None and rewritten == target:
-        lines.append(b"Location: %b\r\n" % escape(target))
-    lines.extend(b"%b: %b\r\n" % field for field in fields if field[0].lower() not in (b"server", b"date") and field[0])
+    lines += tail
     lines.append(b"\r\n")
     return b"".join(lines)
 

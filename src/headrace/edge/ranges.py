@@ -24,6 +24,8 @@ def http_time(text: bytes) -> int | None:
 
 def condition_status(request: Request, modified: int, tag: bytes | None) -> int:
     """304 or 412 when the request's conditions say so, else 200 (RFC 9110 13.2.2, as nginx orders them)."""
+    if not request.may_have(b"if-"):
+        return 200
     since = request.header_in(b"if-unmodified-since")
     if since is not None and modified > (http_time(since) or 0):
         return 412
@@ -57,7 +59,7 @@ def tag_matches(listed: bytes, tag: bytes | None, *, weak: bool) -> bool:
 
 def requested_ranges(request: Request, size: int, modified: int, tag: bytes | None) -> list[tuple[int, int]] | None:
     """The (start, end) pairs to send; None: the whole; an empty list: nothing can be satisfied (416)."""
-    header = request.header_in(b"range")
+    header = request.header_in(b"range") if request.may_have(b"range") else None
     if header is None or header[:6].lower() != b"bytes=":
         return None
     condition = request.header_in(b"if-range")
@@ -111,7 +113,7 @@ def apply_ranges(request: Request) -> None:
         return
     out = request.headers_out
     if pieces is None:
-        out.set(b"Accept-Ranges", b"bytes")
+        out.fields.append((b"Accept-Ranges", b"bytes"))
         return
     request.status = 206
     request.whole = size

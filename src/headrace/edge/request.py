@@ -151,6 +151,10 @@ class Request:
             return self._headers_in.get(name)
         return self.exchange.head.header(name)
 
+    def may_have(self, start: bytes) -> bool:
+        """False when no header field of the request begins with this (lower case): cheaper than asking for each."""
+        return self._headers_in is not None or b"\n" + start in self.exchange.head.fields.low
+
     def headers_in(self) -> list[tuple[bytes, bytes]]:
         """All header fields of the request, in order, names as sent."""
         if self._headers_in is not None:

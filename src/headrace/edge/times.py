@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Final
 
 _cached: Final[dict[str, bytes]] = {}
@@ -22,12 +23,17 @@ def _fresh() -> int:
 def http_date(at: float | None = None) -> bytes:
     """A date as headers carry it (RFC 9110 5.6.7); at: seconds since the epoch, default now."""
     if at is not None:
-        return formatdate(at, usegmt=True).encode()
+        return _date_of(int(at))
     now = _fresh()
     text = _cached.get("http")
     if text is None:
         text = _cached["http"] = formatdate(now, usegmt=True).encode()
     return text
+
+
+@lru_cache(maxsize=1024)
+def _date_of(at: int) -> bytes:
+    return formatdate(at, usegmt=True).encode()
 
 
 def local_time() -> bytes:
