@@ -108,6 +108,36 @@ local function read_failed(sock, why)
 end
 S.read_failed = read_failed
 
+local function partial(sock, why)
+    local bytes = sock.rb:get()
+    return nil, read_failed(sock, why), bytes
+end
+
+-- receive(n) that needs more than one read: apart, so that a loop around receive() has no loop within it and compiles.
+local function receive_more(sock, size)
+    local rb = sock.rb
+    while #rb < size do
+        local got, why = fill(sock, size - #rb)
+        if not got then
+            return partial(sock, why)
+        end
+    end
+    return (rb:get(size))
+end
+
+local function receive_all(sock)
+    while true do
+        local got, why = fill(sock, 1)
+        if not got then
+            if why == "closed" then
+                sock.rclosed = true
+                return (sock.rb:get())
+            end
+            return partial(sock, why)
+        end
+    end
+end
+
 --- receive(n), receive("*l"), receive("*a"), receive()
 function methods.receive(sock, ...)
     local n = select("#", ...)
@@ -126,12 +156,15 @@ function methods.receive(sock, ...)
     local rb = sock.rb
     if size and size >= 0 then
         size = math.floor(size)
-        while #rb < size do
+        local have = #rb
+        if have < size then
             local got
-            got, why = fill(sock, size - #rb)
+            got, why = fill(sock, size - have)
             if not got then
-                local partial = rb:get()
-                return nil, read_failed(sock, why), partial
+                return partial(sock, why)
+            end
+            if got + have < size then
+                return receive_more(sock, size)
             end
         end
         if size == 0 then
@@ -141,19 +174,7 @@ function methods.receive(sock, ...)
     elseif size == -1 and n == 0 or what == "*l" then
         return S.read_line(sock)
     elseif what == "*a" then
-        while true do
-            local got
-            got, why = fill(sock, 1)
-            if not got then
-                if why == "closed" then
-                    local all = rb:get()
-                    sock.rclosed = true
-                    return all
-                end
-                local partial = rb:get()
-                return nil, read_failed(sock, why), partial
-            end
-        end
+        return receive_all(sock)
     elseif size then
         return S.bad_argument(2, "receive", "bad number argument")
     elseif type(what) == "string" then
@@ -363,7 +384,7 @@ local function tcp()
     return setmetatable({
         rid = R.id, gen = R.gen, conf = conf, rb = buffer.new(), buffer_size = conf.buffer_size, reused = 0,
         connect_timeout = conf.connect_timeout, send_timeout = conf.send_timeout, read_timeout = conf.read_timeout,
-        credit = S.credit, vain = 4, skipped = 0, rreg = false, wreg = false,
+        credit = S.credit, vain = 4, skipped = 0, unyielding = 0, rreg = false, wreg = false,
         made = S.where() or "?",
     }, meta)
 end

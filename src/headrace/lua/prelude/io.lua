@@ -12,7 +12,7 @@ local tonumber = tonumber
 local hr_recv, hr_send = C.hr_recv, C.hr_send
 local EINTR, EAGAIN = 4, 11
 local MSG_NOSIGNAL = 0x4000
-local CREDIT, CHECK = 8, 64
+local CREDIT, CHECK, YIELD = 8, 64, 64
 
 local pollfd = ffi.new("struct hr_pollfd[1]")
 pollfd[0].fd = -1
@@ -54,19 +54,29 @@ function S.count_op()
 end
 
 -- Try a read again until it has an answer or the retry is used up; n as recv() gives it, errno when n < 0.
+-- The first try comes after a sched_yield, which is all that a peer on the same core needs; where that does not
+-- pay (the peer runs elsewhere, and others would take the core) it is left out for the next YIELD retries.
 local function spin(sock, ptr, cap)
     stats.spins = stats.spins + 1
     local fd = sock.fd
     local limit = mono() + spin_ms
     local tries = 0
-    while true do
+    local unyielding = sock.unyielding
+    if unyielding > 0 then
+        sock.unyielding = unyielding - 1
+    else
         C.hr_sched_yield()
+    end
+    while true do
         local n = tonumber(hr_recv(fd, ptr, cap, 0))
         if n >= 0 then
             stats.spins_paid = stats.spins_paid + 1
             local credit = sock.credit + 1
             sock.credit = credit < CREDIT and credit or CREDIT
             sock.vain = 4
+            if unyielding <= 0 then
+                sock.unyielding = tries == 0 and 0 or YIELD
+            end
             return n, 0
         end
         local number = ffi.errno()

@@ -86,17 +86,17 @@ preload["ngx.semaphore"] = function()
             return true
         end
         if timeout == 0 or S.exiting then
-            return nil, "timeout"
+            return false, "timeout"
         end
         local T = S.cur
         local item = { T = T, seq = S.mark(T) }
-        item.entry = S.at(S.mono() + timeout * 1000, S.wake, T, item.seq)
+        item.entry = S.at(S.mono() + timeout * 1000, S.expire, T, item.seq)
         sem.last = sem.last + 1
         sem.waiting[sem.last] = item
         if S.wait() then
             return true
         end
-        return nil, "timeout"
+        return false, "timeout"
     end
 
     function methods.post(sem, n)

@@ -112,7 +112,7 @@ function S.wait_place(pool, timeout)
     end
     local T = S.cur
     local item = { T = T, seq = S.mark(T) }
-    item.entry = S.at(S.mono() + timeout, S.wake, T, item.seq)
+    item.entry = S.at(S.mono() + timeout, S.expire, T, item.seq)
     local last = pool.first
     while pool.waiting[last] do
         last = last + 1

@@ -198,7 +198,7 @@ local function finish(T, ok, ...)
         end
     else
         T.dead = true
-        T.results = { ok, n = select("#", ...), ... }
+        T.results = { ok, n = select("#", ...) + 1, ... }
         local waiter = T.waiter
         if waiter then
             T.waiter = nil

@@ -124,10 +124,15 @@ function S.pending_entries()
     return size - dead
 end
 
+--- What an entry calls to end a wait without a value.
+function S.expire(T, seq)
+    return wake(T, seq)
+end
+
 --- Wait some milliseconds.
 function S.sleep(ms)
     local T = S.cur
-    at(mono() + ms, wake, T, mark(T))
+    at(mono() + ms, S.expire, T, mark(T))
     wait()
 end
 
