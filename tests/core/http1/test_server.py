@@ -396,3 +396,43 @@ class TestUpgrade:
         assert rig.handler.closed_count == 1
         assert rig.settings.stats.connections == rig.settings.stats.busy == 0
         assert not rig.faults
+
+    async def test_not_inside_of_handle(self):
+        rig = await rig_with(lambda ex: ex.upgrade())
+        assert read_answers(await say(rig, get()), []) == ["500"]
+
+
+class TestRefusal:
+    async def test_a_refusal_may_take_its_time(self):
+        gate = asyncio.Event()
+
+        async def page(exchange):
+            await gate.wait()
+            exchange.respond(head_for(exchange, 400, 0))
+
+        rig = Rig()
+        rig.handler.refuse = lambda exchange, error: page(exchange)
+        assert await say(rig, b"BAD\r\n\r\n" + get()) == b""
+        gate.set()
+        await settle()
+        assert read_answers(rig.output, []) == ["400"]
+        assert rig.ended
+        assert rig.settings.stats.busy == 0
+
+    async def test_a_refusal_that_fails_is_not_refused_again(self):
+        async def broken(exchange):
+            raise KeyError("x")
+
+        rig = Rig()
+        rig.handler.refuse = lambda exchange, error: broken(exchange)
+        assert await say(rig, b"BAD\r\n\r\n") == b""
+        assert rig.ended
+        assert [type(fault) for fault in rig.faults] == [KeyError]
+
+    async def test_what_is_known_of_a_bad_head(self):
+        rig = Rig()
+        seen = []
+        rig.handler.refuse = lambda exchange, error: seen.append(exchange.head) or exchange.close()
+        await say(rig, b"HEAD /x HTTP/1.1\r\n\r\n")
+        assert (seen[0].method, seen[0].target, seen[0].raw) == (b"HEAD", b"/x", b"HEAD /x HTTP/1.1\r\n\r\n")
+        assert seen[0].headers() == []

@@ -24,6 +24,14 @@ def spawn(work: Coroutine[Any, Any, None]) -> None:
     _tasks.add(asyncio.get_running_loop().create_task(work))
 
 
+def raised(conn: HttpConnection, exchange: Exchange, error: Exception) -> None:
+    """Answer for a handler that raised inside of `handle`."""
+    if isinstance(error, HttpError):
+        refuse(conn, exchange, error)
+    else:
+        fail(conn, exchange, error)
+
+
 async def drive(conn: HttpConnection, work: Coroutine[Any, Any, None], exchange: Exchange) -> None:
     """Run the coroutine of a handler; whatever it does, the exchange is finished afterwards."""
     try:
@@ -31,21 +39,24 @@ async def drive(conn: HttpConnection, work: Coroutine[Any, Any, None], exchange:
     except HttpError as error:
         refuse(conn, exchange, error)
     except ConnectionFailed as error:
-        if not _client_gone(exchange):
+        if _client_gone(exchange):
+            exchange.close()
+        else:
             fail(conn, exchange, error)
     except asyncio.CancelledError:
         exchange.close()
         raise
     except Exception as error:  # noqa: BLE001 - a handler's fault is answered with 500, and reported
         fail(conn, exchange, error)
+    else:
+        if not exchange.finished and not _client_gone(exchange) and not exchange.upgraded:
+            fail(conn, exchange, RuntimeError("the handler ended without finishing its answer"))
+        else:
+            exchange.close()
     finally:
         task = asyncio.current_task()
         assert task is not None
         _tasks.discard(task)
-    if not exchange.finished:
-        if not _client_gone(exchange) and not exchange.upgraded:
-            fail(conn, exchange, RuntimeError("the handler ended without finishing its answer"))
-        exchange.close()
 
 
 def _client_gone(exchange: Exchange) -> bool:
@@ -58,15 +69,19 @@ def refuse(conn: HttpConnection, exchange: Exchange, error: HttpError) -> None:
         return
     if exchange.upgraded:
         conn.stream.close()
-    if exchange.headers_sent or exchange.aborted or exchange.upgraded:
+    if exchange.headers_sent or exchange.aborted or exchange.upgraded or exchange.refused:
         exchange.close()
         return
+    exchange.refused = True
     conn.settings.stats.refused += 1
     if error.close:
         exchange.keep_alive = False
         exchange.linger = True
     try:
-        conn.handler.refuse(exchange, error)
+        work = conn.handler.refuse(exchange, error)
+        if work is not None:
+            spawn(drive(conn, work, exchange))
+            return
     except Exception as failure:  # noqa: BLE001 - reported; nothing else can be answered
         report(conn, exchange, failure)
     if not exchange.finished:
@@ -74,7 +89,7 @@ def refuse(conn: HttpConnection, exchange: Exchange, error: HttpError) -> None:
 
 
 def refuse_head(conn: HttpConnection, raw: bytes, error: HttpError) -> Exchange:
-    """Answer a head that could not be read; the connection ends with it."""
+    """Begin an exchange for a head that could not be read; the connection ends with it."""
     conn.requests += 1
     stats = conn.settings.stats
     stats.requests += 1
@@ -83,8 +98,6 @@ def refuse_head(conn: HttpConnection, raw: bytes, error: HttpError) -> Exchange:
     conn.serving = True
     refuse(conn, exchange, error)
     conn.serving = False
-    conn.exchange = None
-    stats.answered += 1
     return exchange
 
 

@@ -39,9 +39,10 @@ class Exchange:
     right before the head is built, set it False to close.
     bytes_sent: bytes of the answer given to the chain. headers_sent: the answer has begun.
     finished: the answer is complete. aborted: the client is gone; `on_abort` is called when that happens
-    before the answer is finished. linger: read on a while after the close, the client may still send.
-    upgraded: the stream belongs to somebody else. A client that only shut down its writing side counts as gone when
+    before the answer is finished. A client that only shut down its writing side counts as gone when
     `abort_on_eof` is set (as nginx: such a client is answered, unless its handler checks for it).
+    linger: read on a while after the close, the client may still send. refused: `Handler.refuse` was
+    asked to answer it. upgraded: the stream belongs to somebody else.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Exchange:
         "keep_alive",
         "linger",
         "on_abort",
+        "refused",
         "settings",
         "start",
         "upgraded",
@@ -77,13 +79,12 @@ class Exchange:
         self.aborted = False
         self.linger = False
         self.upgraded = False
+        self.refused = False
         self.abort_on_eof = False
         self.on_abort: Callable[[], None] | None = None
         self._mute = False  # body bytes are dropped
         self._chunked = False
         self._left: int | None = None  # declared body bytes still to be sent
-
-    # The request body.
 
     def body_now(self) -> bytes | None:
         """The whole body if it has arrived (b"" when there is none), else None. Raises HttpError 400, 413."""
@@ -113,8 +114,6 @@ class Exchange:
     def body_trailers(self) -> list[tuple[bytes, bytes]]:
         """Trailer fields of a chunked request; complete when the body was read to its end."""
         return [] if self.body is None else self.body.trailers
-
-    # The answer.
 
     @property
     def can_chunk(self) -> bool:
@@ -267,13 +266,14 @@ class Exchange:
             if not self.conn.serving:
                 self.conn.finish(self)
 
-    # Beyond one answer.
-
     def upgrade(self) -> Stream:
         """Hand the raw stream over to the caller, who closes it; call `finish` or `close` when that is done.
 
-        What the client has sent after the head is in `take_buffered`. The stream has no owner then.
+        What the client has sent after the head is in `take_buffered`. The stream has no owner then. Only
+        for coroutines of a handler: inside of `handle` the input is not sorted yet.
         """
+        if self.conn.serving:
+            raise RuntimeError("upgrade() inside of handle()")
         self.upgraded = True
         return self.conn.detach(self)
 

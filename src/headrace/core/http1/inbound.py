@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.clock import NEVER, Timed
 from headrace.core.http1.body import ChunkedDecoder, LengthDecoder
+from headrace.core.http1.frame import CONTINUE
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
@@ -83,8 +84,6 @@ class RequestBody(Timed):
     def trailers(self) -> list[tuple[bytes, bytes]]:
         """Trailer fields; complete when the body is."""
         return self._decoder.trailers
-
-    # The side of the connection.
 
     def offer(self, data: bytes, at: int) -> int:
         """Take what belongs to the body from data[at:]; returns where it stopped. Faults go to `error`."""
@@ -162,8 +161,6 @@ class RequestBody(Timed):
     def _collecting(self) -> bool:
         return self._limit is not None and not self.dropping
 
-    # The side of the handler.
-
     def check(self, limit: int) -> None:
         """Raise HttpError(413) when the body is known to be larger than `limit` bytes (0: no limit)."""
         size = self.received if self.length is None else self.length
@@ -198,7 +195,7 @@ class RequestBody(Timed):
             self.check(limit)
         data = self._take()
         if not self._decoder.done:
-            self._conn.want_body()
+            self._ask()
         return data
 
     def _take(self) -> bytes:
@@ -222,13 +219,21 @@ class RequestBody(Timed):
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             self._clock.schedule(self, self._settings.body_timeout)
-            self._conn.want_body()
+            self._ask()
             await self._waiter
         finally:
             self._waiter = None
             self._clock.suspend(self)
         if self.error is not None and not self.size:
             raise self.error
+
+    def _ask(self) -> None:
+        """Tell a client that waits for it to go on, and let the connection read."""
+        exchange = self._conn.exchange
+        if self.expecting and exchange is not None and not exchange.headers_sent:
+            self.go_ahead(exchange)
+            self._conn.stream.write(CONTINUE)
+        self._conn.steer()
 
     def drop(self, settings: ServerSettings) -> bool:
         """Nobody wants the rest: drop what comes. False when it is too large or broken to be read to its end."""
@@ -249,3 +254,13 @@ class RequestBody(Timed):
 
 def _too_large(size: int) -> HttpError:
     return HttpError(413, f"client intended to send too large body: {size} bytes")
+
+
+def open_body(exchange: Exchange, data: bytes, at: int) -> int:
+    """Give the exchange its body and what is here of it; returns where in `data` that stopped."""
+    body = exchange.body = RequestBody(exchange.conn, exchange.head)
+    at = body.offer(data, at)
+    if body.expecting:
+        body.keep_alive = exchange.keep_alive
+        exchange.keep_alive = False  # until the client sends its body
+    return at

@@ -241,8 +241,8 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
         method, target, minor = match.groups()
         version, seen = (11, rules.seen) if minor == b"1" else (10, rules.seen_10)
         start = match.end()
-        end = data.find(b"\r\n\r\n", start - 2) + 4
-        if start < end <= at + rules.quick:
+        end = data.find(b"\r\n\r\n", start - 2, at + rules.quick) + 4
+        if end > start:
             block = data[start:end]
             fields = seen.get(block)
             # Without CRLF line ends throughout, an empty line may come before the one that was found.

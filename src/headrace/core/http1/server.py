@@ -16,10 +16,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.clock import NEVER, Timed
-from headrace.core.http1.dispatch import drive, fail, refuse, refuse_head, spawn
+from headrace.core.http1.dispatch import drive, raised, refuse_head, spawn
 from headrace.core.http1.exchange import Exchange
-from headrace.core.http1.frame import CONTINUE
-from headrace.core.http1.inbound import RequestBody
+from headrace.core.http1.inbound import open_body
 from headrace.core.http1.linger import hold_open
 from headrace.core.http1.request import HeadScan, parse_request_head
 from headrace.core.http1.settings import Handler, ServerSettings, ServerStats
@@ -36,8 +35,6 @@ _serials = itertools.count(1)
 # Where a connection is.
 _IDLE, _BUSY, _DROPPING, _CLOSING, _GONE = range(5)
 _ANSWERING = (_BUSY, _DROPPING)
-# What its deadline is for.
-_FOR_NOTHING, _FOR_KEEPALIVE, _FOR_HEAD = range(3)
 
 
 class HttpConnection(Timed):
@@ -50,15 +47,17 @@ class HttpConnection(Timed):
     __slots__ = (
         "_buffer",
         "_eof",
+        "_most",
         "_phase",
-        "_purpose",
+        "_resting",
+        "_rules",
         "_scan",
+        "_until",
         "clock",
         "closing",
         "exchange",
         "handler",
         "info",
-        "opened",
         "requests",
         "serial",
         "serving",
@@ -84,8 +83,11 @@ class HttpConnection(Timed):
         self._scan: HeadScan | None = None
         self._eof = False
         self._phase = _IDLE
-        self._purpose = _FOR_HEAD
-        self.since = self.opened = clock.now()
+        self._resting = False  # the deadline is that of a head, not that between requests
+        self._rules = settings.rules
+        self.since = now = clock.now()
+        self._until = now + settings.keepalive_time
+        self._most = settings.keepalive_requests if settings.keepalive_timeout > 0 else 0
         stats = settings.stats
         stats.accepted += 1
         stats.connections += 1
@@ -104,26 +106,74 @@ class HttpConnection(Timed):
         """Between requests, with nothing received of the next one."""
         return self._phase == _IDLE and not self._buffer
 
-    @property
-    def eof(self) -> bool:
-        """The client has shut down its writing side."""
-        return self._eof
-
     def __repr__(self) -> str:
         return f"<HttpConnection *{self.serial} {self.stream.peer!r} requests={self.requests}>"
 
-    # What the stream tells.
-
     def data_received(self, data: bytes) -> None:
-        """Bytes of the client."""
-        phase = self._phase
-        if phase == _IDLE:
-            if self._buffer:
-                data = self._buffer + data
-                self._buffer = b""
-            self._serve(data)
-        elif phase in _ANSWERING:
-            self._more(data)
+        """Bytes of the client: answer the requests that are whole, until one is not answered at once."""
+        if self._phase != _IDLE:
+            if self._phase in _ANSWERING:
+                self._more(data)
+            return
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        stream = self.stream
+        rules = self._rules
+        stats = self.settings.stats
+        handle = self.handler.handle
+        scan, self._scan = self._scan, None
+        at = 0
+        while at < len(data):
+            try:
+                head = parse_request_head(data, at, rules, scan)
+            except HttpError as error:
+                self._refuse_head(data[at:], error)
+                return
+            if head is None:
+                self._await_head(data[at:] if at else data, scan)
+                return
+            scan = None
+            fields = head.fields
+            now = self.clock.now()
+            self.requests += 1
+            stats.requests += 1
+            exchange = Exchange(
+                self,
+                head,
+                now,
+                fields.keep_alive and self.requests < self._most and now < self._until,
+            )
+            at = head.end
+            if fields.chunked or fields.content_length:
+                at = open_body(exchange, data, at)
+            self.exchange = exchange
+            self._phase = _BUSY
+            self.serving = True
+            try:
+                work = handle(exchange)
+            except Exception as error:  # noqa: BLE001 - a handler's fault is answered with 500, and reported
+                raised(self, exchange, error)
+                work = None
+            self.serving = False
+            if work is not None:
+                spawn(drive(self, work, exchange))
+            if not exchange.finished:
+                self._hold(data, at)
+                return
+            stats.answered += 1
+            self.exchange = None
+            if (
+                not exchange.keep_alive or exchange.body is not None or stream.chain.length or stream.closed
+            ) and not self._go_on(exchange, data, at):
+                return
+            self._phase = _IDLE
+            if self._resting:
+                self.since = now
+            else:
+                self._await_request()
+        if self._eof:
+            self._close()
 
     def eof_received(self) -> None:
         """The client has shut down its writing side: what it asked for is still answered."""
@@ -157,89 +207,19 @@ class HttpConnection(Timed):
             self._scan = None
             self.settings.stats.connections -= 1
             self.clock.cancel(self)
+            self.stream.set_owner(None)
             self.handler.closed(self)
-
-    # Requests.
-
-    def _serve(self, data: bytes) -> None:
-        """Answer the requests in `data`, until one is not answered at once or its head is not complete."""
-        stream = self.stream
-        settings = self.settings
-        rules = settings.rules
-        stats = settings.stats
-        handle = self.handler.handle
-        scan, self._scan = self._scan, None
-        at = 0
-        while at < len(data):
-            try:
-                head = parse_request_head(data, at, rules, scan)
-            except HttpError as error:
-                self._refuse_head(data[at:], error)
-                return
-            if head is None:
-                self._await_head(data[at:] if at else data, scan)
-                return
-            scan = None
-            fields = head.fields
-            now = self.clock.now()
-            self.requests += 1
-            stats.requests += 1
-            exchange = Exchange(
-                self,
-                head,
-                now,
-                fields.keep_alive
-                and self.requests < settings.keepalive_requests
-                and now - self.opened < settings.keepalive_time
-                and settings.keepalive_timeout > 0
-                and not self.closing,
-            )
-            at = head.end
-            if fields.chunked or fields.content_length:
-                body = exchange.body = RequestBody(self, head)
-                at = body.offer(data, at)
-                if body.expecting:
-                    body.keep_alive = exchange.keep_alive
-                    exchange.keep_alive = False  # until the client sends its body
-            self.exchange = exchange
-            self._phase = _BUSY
-            self.serving = True
-            try:
-                work = handle(exchange)
-            except HttpError as error:
-                refuse(self, exchange, error)
-                work = None
-            except Exception as error:  # noqa: BLE001 - a handler's fault is answered with 500, and logged
-                fail(self, exchange, error)
-                work = None
-            self.serving = False
-            if work is not None:
-                spawn(drive(self, work, exchange))
-            if not exchange.finished:
-                self._hold(data, at)
-                return
-            stats.answered += 1
-            self.exchange = None
-            if (
-                not exchange.keep_alive or exchange.body is not None or stream.chain.length or stream.closed
-            ) and not self._go_on(exchange, data, at):
-                return
-            self._phase = _IDLE
-            if self._purpose == _FOR_KEEPALIVE:
-                self.since = now
-            else:
-                self._await_request()
-        if self._eof:
-            self._close()
 
     def _hold(self, data: bytes, at: int) -> None:
         """The current request takes longer: keep the rest of the input."""
         if at < len(data):
             self._buffer = data[at:]
-        self._steer()
+        self.steer()
 
-    def _steer(self) -> None:
+    def steer(self) -> None:
         """Read on, or not: bytes of a body that is wanted, or the end of the client; no further requests."""
+        if self._phase != _BUSY:
+            return
         body = self.exchange.body if self.exchange is not None else None
         ended = body is None or body.done or body.error is not None
         if not self._buffer if body is None or ended else body.wanted:
@@ -271,13 +251,13 @@ class HttpConnection(Timed):
             return
         self._buffer = data
         self._scan = scan or HeadScan(0, self.settings.rules)
-        if self._purpose != _FOR_HEAD:
-            self._purpose = _FOR_HEAD
+        if self._resting:
+            self._resting = False
             self.since = self.clock.now()
             self.clock.schedule(self, self.settings.header_timeout)
 
     def _await_request(self) -> None:
-        self._purpose = _FOR_KEEPALIVE
+        self._resting = True
         self.since = self.clock.now()
         self.clock.schedule(self, self.settings.keepalive_timeout)
 
@@ -285,9 +265,8 @@ class HttpConnection(Timed):
         """A head that is broken, too large or too slow: answer it, then close."""
         self._phase = _BUSY
         exchange = refuse_head(self, raw, error)
-        self._end(linger=exchange.linger)
-
-    # After an answer.
+        if exchange.finished:
+            self.finish(exchange)
 
     def finish(self, exchange: Exchange) -> None:
         """The answer of the current exchange is complete. Called by the exchange, outside of `handle`."""
@@ -318,13 +297,12 @@ class HttpConnection(Timed):
             else:
                 self.exchange = exchange
                 self._phase = _DROPPING
-                self._purpose = _FOR_NOTHING
                 stream.start_reading()
             return False
         if stream.chain.length:
             # A client that does not read gets no further answers into the chain.
             self._buffer = data[at:]
-            self._steer()
+            self.steer()
             stream.chain.mark(self._drained)
             return False
         return True
@@ -346,10 +324,10 @@ class HttpConnection(Timed):
         self.stream.start_reading()
 
     def _serve_buffered(self) -> None:
-        if self._phase == _IDLE and not self.stream.closed:
+        if self._buffer and self._phase == _IDLE and not self.stream.closed:
             data, self._buffer = self._buffer, b""
             self.stream.start_reading()
-            self._serve(data)
+            self.data_received(data)
 
     def _end(self, *, linger: bool) -> None:
         """Close after the last answer; lingering, so that the client can read it while it still sends."""
@@ -375,6 +353,7 @@ class HttpConnection(Timed):
     def close_soon(self) -> None:
         """Graceful end: close now when idle, else after the current answer."""
         self.closing = True
+        self._most = 0
         exchange = self.exchange
         if exchange is not None:
             if not exchange.headers_sent:
@@ -382,27 +361,12 @@ class HttpConnection(Timed):
         elif self.idle:
             self._close()
 
-    # The body of the current request.
-
-    def want_body(self) -> None:
-        """A handler waits for body bytes, or took some."""
-        exchange = self.exchange
-        if self._phase != _BUSY or exchange is None or exchange.body is None:
-            return
-        if exchange.body.expecting and not exchange.headers_sent:
-            exchange.body.go_ahead(exchange)
-            self.stream.write(CONTINUE)
-        self._steer()
-
-    # Handing over.
-
     def detach(self, exchange: Exchange) -> Stream:
         """Give the stream away (Exchange.upgrade)."""
         stream = self.stream
         exchange.keep_alive = False
         stream.flush()
         stream.pause_reading()
-        stream.set_owner(None)
         buffered = self._buffer
         self._leave()
         self._buffer = buffered
@@ -413,21 +377,18 @@ class HttpConnection(Timed):
         data, self._buffer = self._buffer, b""
         return data
 
-    # Time.
-
     def expired(self) -> None:
         """The deadline has come; for a keep-alive one it may have moved (moving it costs one field)."""
-        purpose = self._purpose
-        if purpose == _FOR_KEEPALIVE:
-            if self._phase == _IDLE:
-                left = self.since + self.settings.keepalive_timeout - self.clock.now()
-                if left > 0.001:
-                    self.clock.schedule(self, left)
-                else:
-                    self._close()
-        elif purpose == _FOR_HEAD and self._phase == _IDLE:
+        if self._phase != _IDLE:
+            return
+        if self._resting:
+            left = self.since + self.settings.keepalive_timeout - self.clock.now()
+            if left > 0.001:
+                self.clock.schedule(self, left)
+                return
+        else:
             self.settings.stats.timeouts += 1
             if self._buffer:
                 self._refuse_head(self._buffer, HttpError(408, "client sent its header too slowly"))
-            else:
-                self._close()
+                return
+        self._close()

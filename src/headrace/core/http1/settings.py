@@ -112,10 +112,11 @@ class Handler(Protocol):
     def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         """Answer now, or return a coroutine that the connection runs as a task."""
 
-    def refuse(self, exchange: Exchange, error: HttpError) -> None:
+    def refuse(self, exchange: Exchange, error: HttpError) -> Coroutine[Any, Any, None] | None:
         """Answer a request that cannot be served (malformed, too large, too slow, or a failed handler).
 
-        `exchange.head` may be partial. Returning without an answer closes the connection silently.
+        `exchange.head` may be partial (`RequestHead.partial`). Status 494 stands for "Request header too
+        large" (400 or 431 on the wire). Returning None without an answer closes the connection silently.
         """
 
     def closed(self, conn: HttpConnection) -> None:
