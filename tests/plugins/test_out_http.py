@@ -75,7 +75,7 @@ async def test_at_most_one_connection_per_flush_thread():
                 await emit("t", event({"n": number}))
             await delivered(origin, 60)
             await plugin.idle()
-            assert len(plugin.stats()["lanes"]) <= 3
+            assert len(plugin.stats()["connections_by_lane"]) <= 3
         assert origin.accepts <= 3
         assert origin.peak_open <= 3
         await origin.all_closed()

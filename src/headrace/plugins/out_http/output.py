@@ -181,4 +181,4 @@ class HttpOutput(HttpParameters):
         lanes = {index: connection.counters.as_dict() for index, connection in sorted(self._lanes.items())}
         total = {name: sum(figures[name] for figures in lanes.values()) for name in names}
         total["open"] = sum(connection.stream is not None for connection in self._lanes.values())
-        return {"connections": total, "lanes": lanes}
+        return {"connections": total, "connections_by_lane": lanes}
