@@ -36,6 +36,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
+_new = object.__new__
 _SEEN_LIMIT = 128  # blocks of field lines that are remembered, per version
 _SEEN_BYTES = 1536  # none longer than this: together they stay below a megabyte
 
@@ -239,7 +240,12 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     match = rules.line.match(data, at) if scan is None else None
     if match is not None:
         method, target, minor = match.groups()
-        version, seen = (11, rules.seen) if minor == b"1" else (10, rules.seen_10)
+        if minor == b"1":
+            version = 11
+            seen = rules.seen
+        else:
+            version = 10
+            seen = rules.seen_10
         start = match.end()
         end = data.find(b"\r\n\r\n", start - 2, at + rules.quick) + 4
         if end > start:
@@ -262,12 +268,12 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
         method, target, version, host = scan.parts
         at = scan.start
         fields = read_fields(b"".join(scan.kept) + b"\r\n", version)
-    if b"%" in target or b"/." in target:
+    if target.find(b"%") >= 0 or target.find(b"/.") >= 0:
         check_target(target)
-    if method in _REFUSED_METHODS:
+    if method != b"GET" and method in _REFUSED_METHODS:
         raise HttpError(405, f"client sent {method.decode()} method")
 
-    head = RequestHead.__new__(RequestHead)
+    head = _new(RequestHead)
     head.raw = data if end - at == len(data) else data[at:end]
     head.end = end
     head.fields = fields
