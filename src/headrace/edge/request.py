@@ -17,7 +17,6 @@ from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
 from headrace.edge.head import assemble
 from headrace.edge.headers import HeadersIn, HeadersOut
-from headrace.edge.log import sinks
 from headrace.edge.logphase import end
 from headrace.edge.special import complete
 
@@ -236,7 +235,7 @@ class Request:
             head = self._head
             self.head_size = len(head)
             self.exchange.respond(head, b"" if self.header_only else body)
-            if self.location.log_handlers or self._id or self._cleanups or sinks:
+            if self.location.log_handlers or self._id or self._cleanups:
                 end(self)
             return
         if body:
@@ -304,7 +303,7 @@ class Request:
             self.started = True
             self.head_size = len(self._head)
             exchange.respond(self._head, data)
-        if self.location.log_handlers or self._id or self._cleanups or sinks:
+        if self.location.log_handlers or self._id or self._cleanups:
             end(self)
 
     def abandon(self) -> None:
