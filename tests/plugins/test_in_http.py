@@ -106,6 +106,8 @@ async def test_a_semicolon_belongs_to_the_value():
         ("text/plain", b"{}", b"'json', 'ndjson' or 'msgpack' parameter is required"),
         ("application/x-www-form-urlencoded", b"xxx", b"parameter is required"),
         ("application/json", b'[{"a":1},{"time":"noon"}]', b"can't convert str"),
+        ("application/json", b'{"time":1' + b"0" * 30 + b"}", b"out of range"),
+        ("application/json", b'{"time":1e300}', b"invalid time"),
     ],
 )
 async def test_wrong_input_gets_the_reason_and_nothing_is_kept(content_type, body, reason):
@@ -155,6 +157,16 @@ async def test_another_time_key_that_is_kept():
     _, taken = await posted("<parse>\ntime_key ts\nkeep_time_key true\n</parse>", ("/t", b'{"ts":1.5}'))
     assert taken.times == [1_500_000_000]
     assert taken.records == [{"ts": 1.5}]
+
+
+async def test_times_that_are_texts():
+    parameters = "<parse>\ntime_format %Y-%m-%d %H:%M:%S.%N %z\n</parse>"
+    replies, taken = await posted(
+        parameters, ("/t", b'{"time":"2023-11-14 22:13:20.123456789 +0000"}'), ("/t", b'{"time":"noon"}')
+    )
+    assert taken.times == [1700000000_123456789]
+    assert [reply[0] for reply in replies] == [200, 400]
+    assert b"invalid time" in replies[1][2]
 
 
 async def test_compressed_bodies():

@@ -134,7 +134,7 @@ class HttpInput(Source):
             parse=None if self._parser is None else self._parse,
             time_key=default.time_key,
             keep_time_key=default.keep_time_key,
-            convert=default.converter(),
+            convert=default.converter(context.clock.wall_ns),
             remote_addr=self.add_remote_addr,
             expanded_limit=self.decompression_size_limit,
             log=self.log if self.dump_error_log else None,
@@ -164,10 +164,13 @@ class HttpInput(Source):
     def _parse(self, body: bytes) -> list[tuple[int | None, Record]]:
         assert self._parser is not None
         events: list[tuple[int | None, Record]] = []
-        for moment, record in self._parser.parse(body):
-            if record is None:
-                raise bad("the body does not match the <parse> section")
-            events.append((moment, record))
+        try:
+            for moment, record in self._parser.parse(body):
+                if record is None:
+                    raise bad("the body does not match the <parse> section")
+                events.append((moment, record))
+        except ValueError as error:
+            raise bad(str(error)) from error
         return events
 
     def _accept(self, sock: socket.socket, address: Any) -> None:

@@ -5,18 +5,19 @@ A decimal is read digit by digit, because a double cannot hold nanoseconds of th
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.event import NS, EventTime
 from headrace.plugins.in_http.body import bad
+from headrace.plugins.time_parse import decimal_ns, parse_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.pipeline.event import Event, Record
 
-_DECIMAL: Final = re.compile(r"\s*([+-]?\d{1,12})(?:\.(\d*))?([eE][+-]?\d{1,3})?")
+_LIMIT: Final = NS << 63
+"""Past it no time format holds a time (msgpack's has 64 bits for the seconds)."""
 
 
 def from_text(text: str) -> int | None:
@@ -24,27 +25,22 @@ def from_text(text: str) -> int | None:
 
     None, which stands for "now", when there is no number, or when it is zero.
     """
-    match = _DECIMAL.match(text)
-    if match is None:
-        return None
-    if match[3]:
-        value = float(match[0])
-        return from_text(f"{value:.9f}") if abs(value) < 1e12 else None
-    seconds, fraction = int(match[1]), int((match[2] or "")[:9].ljust(9, "0"))
-    time = seconds * NS + (-fraction if match[1].startswith("-") else fraction)
-    return time or None
+    return decimal_ns(text) or None
 
 
 def from_number(value: Any) -> int:
     """Seconds as a number of a record. Raises HttpError 400 for anything else."""
     if isinstance(value, EventTime):
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * NS
-    if isinstance(value, float) and value - value == 0.0 and abs(value) < 1e12:
-        # The shortest decimal that means this double is what the sender wrote.
-        return from_text(repr(value)) or 0
-    raise bad(f"can't convert {type(value).__name__} into an exact number")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise bad(f"can't convert {type(value).__name__} into an exact number")
+    try:
+        time = parse_float(value)
+    except ValueError as error:
+        raise bad(f"invalid time: {error}") from error
+    if abs(time) >= _LIMIT:
+        raise bad(f"invalid time: {value} is out of range")
+    return time
 
 
 def timed(
