@@ -37,7 +37,7 @@ test: setup servers lint
 	$(BIN)/python -m pytest
 
 demo: setup
-	$(BIN)/python bench/demo.py
+	$(BIN)/python examples/demo.py
 
 bench: setup servers
 	$(BIN)/python bench/run.py

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 
 BIN = pathlib.Path(sys.executable).parent
 TICK = os.sysconf("SC_CLK_TCK")
+USER = "user root;" if os.geteuid() == 0 else ""  # the temporary folders are nobody else's
 NGINX_MODULES = pathlib.Path("/usr/lib/nginx/modules")
 HERE_RELAY = pathlib.Path(__file__).parent / "relay.py"
 
@@ -137,13 +138,23 @@ def nginx_command(prefix: pathlib.Path, conf: pathlib.Path) -> list[str] | None:
     modules = "".join(
         f"load_module {NGINX_MODULES / name};" for name in ("ndk_http_module.so", "ngx_http_lua_module.so")
     )
-    return [binary, "-p", str(prefix), "-c", str(conf), "-e", "/dev/stderr", "-g", f"daemon off; {modules}"]
+    return [binary, "-p", str(prefix), "-c", str(conf), "-e", "/dev/stderr", "-g", f"daemon off; {USER} {modules}"]
 
 
 def headrace_nginx_command(prefix: pathlib.Path, conf: pathlib.Path) -> list[str]:
     """The same for headrace, through its drop-in command line."""
     (prefix / "logs").mkdir(exist_ok=True)
-    return [str(BIN / "headrace-nginx"), "-p", str(prefix), "-c", str(conf), "-e", "/dev/stderr", "-g", "daemon off;"]
+    return [
+        str(BIN / "headrace-nginx"),
+        "-p",
+        str(prefix),
+        "-c",
+        str(conf),
+        "-e",
+        "/dev/stderr",
+        "-g",
+        f"daemon off; {USER}",
+    ]
 
 
 def fluentd_command(conf: pathlib.Path) -> list[str] | None:

@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from common import BIN, HERE_RELAY, Program, fluentd_command, free_port, ratios, spread, wait_for
+from common import BIN, HERE_RELAY, USER, Program, fluentd_command, free_port, ratios, spread, wait_for
 
 SINK = """
 worker_processes 1;
@@ -106,7 +106,7 @@ def sink(folder: pathlib.Path) -> Iterator[tuple[int, int, int]]:
     conf.write_text(SINK.format(port=port, tls=tls, status=status, cert=cert, key=key))
     binary = shutil.which("nginx") or "/usr/sbin/nginx"
     with Program(
-        [binary, "-p", str(prefix), "-c", str(conf), "-e", "/dev/stderr", "-g", "daemon off;"],
+        [binary, "-p", str(prefix), "-c", str(conf), "-e", "/dev/stderr", "-g", f"daemon off; {USER}"],
         core=1,
         log=folder / "sink.log",
     ) as program:
