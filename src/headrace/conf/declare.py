@@ -7,7 +7,7 @@ after `configure` an attribute is an ordinary entry of the instance's dict and c
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from headrace.conf.problems import Problems, near_miss
 from headrace.conf.values import REQUIRED, USE_DEFAULT
@@ -40,10 +40,10 @@ class _Declared(Generic[T]):
         raise NotImplementedError
 
     @overload
-    def __get__(self, instance: None, owner: type) -> _Declared[T]: ...
+    def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: object | None, owner: type) -> _Declared[T] | T:
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
         if instance is None:
             return self
         value = instance.__dict__[self.name] = self.initial()

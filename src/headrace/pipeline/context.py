@@ -45,6 +45,7 @@ class Settings:
     """What the process tells a pipeline; <system> may change it.
 
     root_dir: where plugins with an `@id` keep their data. dir_mode, file_mode: permissions of what is made.
+    stdout_fd: where plugins print; the log's descriptor when the process has a log file.
     """
 
     worker_id: int = 0
@@ -53,6 +54,7 @@ class Settings:
     hostname: str = "localhost"
     dir_mode: int = 0o755
     file_mode: int = 0o644
+    stdout_fd: int = 1
     log_level: str = "info"
     backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
 

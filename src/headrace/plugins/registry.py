@@ -66,7 +66,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "none": "parser_none:NoneParser",
         "ltsv": "parser_ltsv:LtsvParser",
         "csv": "parser_csv:CsvParser",
-        "tsv": "parser_csv:TsvParser",
+        "tsv": "parser_tsv:TsvParser",
+        "regexp": "parser_regexp:RegexpParser",
     },
     "formatter": {
         "json": "formatter_json:JsonFormatter",
@@ -74,7 +75,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "single_value": "formatter_single_value:SingleValueFormatter",
         "ltsv": "formatter_ltsv:LtsvFormatter",
         "csv": "formatter_csv:CsvFormatter",
-        "tsv": "formatter_csv:TsvFormatter",
+        "tsv": "formatter_tsv:TsvFormatter",
         "out_file": "formatter_out_file:OutFileFormatter",
         "stdout": "formatter_stdout:StdoutFormatter",
         "hash": "formatter_hash:HashFormatter",

@@ -1,0 +1,44 @@
+"""Formatter `out_file` (docs.fluentd.org, Formatter Plugins, out_file): time, tag and JSON, with tabs between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.conf.params import boolean, enum, string
+from headrace.pipeline.plugin import Formatter
+from headrace.plugins.jsoncodec import POLICIES, REPLACE, encode
+from headrace.plugins.newline import Newline
+from headrace.plugins.time_params import FormatTime
+
+if TYPE_CHECKING:
+    from headrace.conf.params import Problems
+    from headrace.pipeline.event import Record
+
+_DELIMITERS: Final = {"SPACE": " ", "COMMA": ",", "TAB": "\t"}
+
+
+class OutFileFormatter(Newline, FormatTime, Formatter):
+    """Writes lines for files."""
+
+    output_time = boolean(default=True, doc="Begin with the time")
+    output_tag = boolean(default=True, doc="Then the tag")
+    delimiter = string(default="TAB", doc="What stands between: SPACE, COMMA or TAB")
+    invalid_values = enum(POLICIES, default=REPLACE, doc="What JSON cannot say; see the formatter json")
+
+    def validate(self, problems: Problems) -> None:
+        """Choose the delimiter and the form of the time."""
+        super().validate(problems)
+        word = self.delimiter.strip().upper()
+        if word not in {*_DELIMITERS, "\\T", ""}:
+            problems.error(
+                f'parameter "delimiter": "{self.delimiter}" is not SPACE, COMMA or TAB', self.place_of("delimiter")
+            )
+        self._between = _DELIMITERS.get(word, "\t")
+        self._time = self.time_formatter()
+
+    def format(self, tag: str, time: int, record: Record) -> bytes:
+        """One line. Raises ValueError as `plugins.jsoncodec` says."""
+        head = f"{self._time(time)}{self._between}" if self.output_time else ""
+        if self.output_tag:
+            head += f"{tag}{self._between}"
+        return head.encode("utf-8", "surrogateescape") + encode(record, self.invalid_values) + self.end
