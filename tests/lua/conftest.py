@@ -222,9 +222,7 @@ def nginx(tmp_path):
         path = str(folder / "http.sock")
         text = CONF.format(prefix=folder, listen="unix:" + path, server=server, http=http, level="info")
         loads = "".join(f"load_module {MODULES}/{name}.so;\n" for name in ("ndk_http_module", "ngx_http_lua_module"))
-        (folder / "nginx.conf").write_text(
-            f"{loads}daemon off; master_process off; pid {folder}/nginx.pid;\n" + text
-        )
+        (folder / "nginx.conf").write_text(f"{loads}daemon off; master_process off; pid {folder}/nginx.pid;\n" + text)
         running.append(subprocess.Popen([binary, "-p", str(folder), "-c", str(folder / "nginx.conf")]))
         deadline = time.monotonic() + 10
         while not Path(path).exists():

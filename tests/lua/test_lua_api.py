@@ -11,8 +11,7 @@ FIELDS = ("X-Some: value", "X-Two: 1", "X-Two: 2")
 
 def locations() -> str:
     return "\n".join(
-        f"location = /case{i} {{ content_by_lua_block {{\n{code}\n}} }}"
-        for i, (_, code, _) in enumerate(TABLE)
+        f"location = /case{i} {{ content_by_lua_block {{\n{code}\n}} }}" for i, (_, code, _) in enumerate(TABLE)
     )
 
 
