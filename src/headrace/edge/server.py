@@ -143,6 +143,8 @@ class Port:
         if match is not None:
             _name_captures(request, match)
         if server.steps:
+            if exchange.settings is not server.location.http:
+                apply_settings(exchange, server.location.http)
             return run(request, server.steps)
         steps = find_location(request)
         if steps is None:

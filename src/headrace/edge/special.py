@@ -72,8 +72,8 @@ def special(request: Request, code: int) -> Steps | None:
     """Answer with the special response of a status, through error_page where one is set."""
     exchange = request.exchange
     if request.header_sent:
-        exchange.keep_alive = False
-        request.finish()
+        request.log_error(log.ERR, b"the answer has begun: it cannot become a %d, and is cut off" % code)
+        request.abandon()
         return None
     if code in CLOSING:
         exchange.keep_alive = False
@@ -162,10 +162,12 @@ def find_location(request: Request) -> Steps | None:
     exchange = request.exchange
     if exchange.settings is not location.http:
         apply_settings(exchange, location.http)
-    length = exchange.head.content_length
-    if limit and length is not None and length > limit:
-        request.log_error(log.ERR, b"client intended to send too large body: %d bytes" % length)
-        return special(request, 413)
+    body = exchange.body
+    if body is not None and limit:
+        length = max(exchange.head.content_length or 0, body.received)
+        if length > limit:
+            request.log_error(log.ERR, b"client intended to send too large body: %d bytes" % length)
+            return special(request, 413)
     return location.steps
 
 
