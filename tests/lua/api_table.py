@@ -1,6 +1,8 @@
-"""Lua snippets and what they print, the same here and in nginx with its Lua module. Each is a content handler."""
+"""Lua snippets and what they print, the same here and in nginx with its Lua module. Each is a content handler.
 
-# (name, code, output)
+A row is a name, the code, and the output.
+"""
+
 TABLE: list[tuple[str, str, str]] = [
     ("say", 'ngx.say("a", 1, 1.5, true, nil, ngx.null, {"x", {2, "y"}, "z"})', "a11.5truenilnullx2yz\n"),
     ("say nothing", "ngx.say()", "\n"),
@@ -37,14 +39,18 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     (
         "encode_args",
-        "ngx.say(ngx.encode_args({foo = 3}), '|', ngx.encode_args({['b r'] = 'hello world'}), '|', "
-        "ngx.encode_args({baz = {32, 'hello'}}), '|', ngx.encode_args({a = true}), '|', ngx.encode_args({a = false}))",
+        (
+            "ngx.say(ngx.encode_args({foo = 3}), '|', ngx.encode_args({['b r'] = 'hello world'}), '|', "
+            "ngx.encode_args({baz = {32, 'hello'}}), '|', ngx.encode_args({a = true}), '|', ngx.encode_args({a = false}))"
+        ),
         "foo=3|b%20r=hello%20world|baz=32&baz=hello|a|\n",
     ),
     (
         "decode_args",
-        "local a = ngx.decode_args('a=1&b&c=%20&a=2&=x&&d=')\n"
-        "ngx.say(a.a[1], a.a[2], tostring(a.b), a.c, '|', a.d, '|', tostring(a['']))",
+        (
+            "local a = ngx.decode_args('a=1&b&c=%20&a=2&=x&&d=')\n"
+            "ngx.say(a.a[1], a.a[2], tostring(a.b), a.c, '|', a.d, '|', tostring(a['']))"
+        ),
         "12true ||nil\n",
     ),
     (
@@ -54,8 +60,10 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     (
         "base64",
-        "ngx.say(ngx.encode_base64('hello'), ngx.encode_base64('hello', true), ngx.decode_base64('aGVsbG8='), "
-        "ngx.decode_base64('aGVsbG8'), tostring(ngx.decode_base64('a')), tostring(ngx.decode_base64('!!!!')))",
+        (
+            "ngx.say(ngx.encode_base64('hello'), ngx.encode_base64('hello', true), ngx.decode_base64('aGVsbG8='), "
+            "ngx.decode_base64('aGVsbG8'), tostring(ngx.decode_base64('a')), tostring(ngx.decode_base64('!!!!')))"
+        ),
         "aGVsbG8=aGVsbG8hellohellonilnil\n",
     ),
     (
@@ -115,8 +123,10 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     (
         "req header set",
-        "ngx.req.set_header('X-Some', 'new') ngx.req.clear_header('X-Two') "
-        "local h = ngx.req.get_headers() ngx.say(h['x-some'], tostring(h['x-two']), ngx.var.http_x_some)",
+        (
+            "ngx.req.set_header('X-Some', 'new') ngx.req.clear_header('X-Two') "
+            "local h = ngx.req.get_headers() ngx.say(h['x-some'], tostring(h['x-two']), ngx.var.http_x_some)"
+        ),
         "newnilnew\n",
     ),
     (
@@ -128,14 +138,18 @@ TABLE: list[tuple[str, str, str]] = [
     ("ctx", "ngx.ctx.a = 1 ngx.ctx.b = {} ngx.say(ngx.ctx.a, type(ngx.ctx.b), tostring(ngx.ctx.c))", "1tablenil\n"),
     (
         "coroutines",
-        "local co = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) return b * 2 end) "
-        "ngx.say(co(1), co(21))",
+        (
+            "local co = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) return b * 2 end) "
+            "ngx.say(co(1), co(21))"
+        ),
         "242\n",
     ),
     (
         "coroutine status",
-        "local co co = coroutine.create(function() ngx.print(coroutine.status(co)) end) "
-        "ngx.print(coroutine.status(co)) coroutine.resume(co) ngx.say(coroutine.status(co))",
+        (
+            "local co co = coroutine.create(function() ngx.print(coroutine.status(co)) end) "
+            "ngx.print(coroutine.status(co)) coroutine.resume(co) ngx.say(coroutine.status(co))"
+        ),
         "suspendedrunningdead\n",
     ),
     (
@@ -145,34 +159,44 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     (
         "sleep in a coroutine",
-        "local co = coroutine.create(function(a) ngx.sleep(0.001) local b = coroutine.yield(a) "
-        "ngx.sleep(0.001) return b end) ngx.say(coroutine.resume(co, 1)) ngx.say(coroutine.resume(co, 2)) "
-        "ngx.say(coroutine.resume(co))",
+        (
+            "local co = coroutine.create(function(a) ngx.sleep(0.001) local b = coroutine.yield(a) "
+            "ngx.sleep(0.001) return b end) ngx.say(coroutine.resume(co, 1)) ngx.say(coroutine.resume(co, 2)) "
+            "ngx.say(coroutine.resume(co))"
+        ),
         "true1\ntrue2\nfalsecannot resume dead coroutine\n",
     ),
     (
         "threads",
-        "local function f(n) ngx.sleep(0.01 * n) ngx.say('f', n) return n end\n"
-        "local a, b = ngx.thread.spawn(f, 2), ngx.thread.spawn(f, 1)\n"
-        "ngx.say(coroutine.status(a)) ngx.say(ngx.thread.wait(a, b)) ngx.say(ngx.thread.wait(a))",
+        (
+            "local function f(n) ngx.sleep(0.01 * n) ngx.say('f', n) return n end\n"
+            "local a, b = ngx.thread.spawn(f, 2), ngx.thread.spawn(f, 1)\n"
+            "ngx.say(coroutine.status(a)) ngx.say(ngx.thread.wait(a, b)) ngx.say(ngx.thread.wait(a))"
+        ),
         "running\nf1\ntrue1\nf2\ntrue2\n",
     ),
     (
         "thread ended",
-        "local t = ngx.thread.spawn(function() return 1, 2 end) ngx.say(coroutine.status(t))\n"
-        "ngx.say(ngx.thread.wait(t)) ngx.say(coroutine.status(t)) ngx.say(ngx.thread.wait(t))",
+        (
+            "local t = ngx.thread.spawn(function() return 1, 2 end) ngx.say(coroutine.status(t))\n"
+            "ngx.say(ngx.thread.wait(t)) ngx.say(coroutine.status(t)) ngx.say(ngx.thread.wait(t))"
+        ),
         "zombie\ntrue12\ndead\nnilalready waited or killed\n",
     ),
     (
         "thread killed",
-        "local t = ngx.thread.spawn(function() ngx.sleep(60) end) ngx.say(ngx.thread.kill(t)) "
-        "ngx.say(ngx.thread.kill(t))",
+        (
+            "local t = ngx.thread.spawn(function() ngx.sleep(60) end) ngx.say(ngx.thread.kill(t)) "
+            "ngx.say(ngx.thread.kill(t))"
+        ),
         "1\nnilalready waited or killed\n",
     ),
     (
         "thread yields",
-        "local t = ngx.thread.spawn(function() ngx.say('a') coroutine.yield() ngx.say('c') end) "
-        "ngx.say('b') ngx.thread.wait(t) ngx.say('d')",
+        (
+            "local t = ngx.thread.spawn(function() ngx.say('a') coroutine.yield() ngx.say('c') end) "
+            "ngx.say('b') ngx.thread.wait(t) ngx.say('d')"
+        ),
         "a\nb\nc\nd\n",
     ),
     (
@@ -184,8 +208,10 @@ TABLE: list[tuple[str, str, str]] = [
     ("exit", "ngx.say('a') ngx.exit(200) ngx.say('never')", "a\n"),
     (
         "timer",
-        "local done ngx.timer.at(0, function(premature, a, b) done = {premature, a, b} end, 'x', nil) "
-        "ngx.sleep(0.02) ngx.say(done[1], done[2])",
+        (
+            "local done ngx.timer.at(0, function(premature, a, b) done = {premature, a, b} end, 'x', nil) "
+            "ngx.sleep(0.02) ngx.say(done[1], done[2])"
+        ),
         "falsex\n",
     ),
     ("worker", "ngx.say(type(ngx.worker.pid()), ngx.worker.count(), ngx.worker.exiting())", "number1false\n"),
@@ -197,8 +223,10 @@ TABLE: list[tuple[str, str, str]] = [
     ("resty.core", "require 'resty.core' require 'resty.core.base' ngx.say('ok')", "ok\n"),
     (
         "semaphore",
-        "local s = require('ngx.semaphore').new(1) ngx.say(s:wait(0)) ngx.say(s:wait(0.001)) "
-        "ngx.thread.spawn(function() ngx.sleep(0.005) s:post(1) end) ngx.say(s:wait(5), s:count())",
+        (
+            "local s = require('ngx.semaphore').new(1) ngx.say(s:wait(0)) ngx.say(s:wait(0.001)) "
+            "ngx.thread.spawn(function() ngx.sleep(0.005) s:post(1) end) ngx.say(s:wait(5), s:count())"
+        ),
         "true\nfalsetimeout\ntrue0\n",
     ),
     (
@@ -208,20 +236,26 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     (
         "set_uri unsafe",
-        "local ok, err = pcall(function() ngx.req.set_uri('/ HTTP/1.1\\r\\nB: c') end) "
-        "ngx.say(err:match('unsafe byte \"0x..\"'))",
+        (
+            "local ok, err = pcall(function() ngx.req.set_uri('/ HTTP/1.1\\r\\nB: c') end) "
+            "ngx.say(err:match('unsafe byte \"0x..\"'))"
+        ),
         'unsafe byte "0x0d"\n',
     ),
     (
         "closed socket",
-        "local s = ngx.socket.tcp() ngx.say(s:send('a')) ngx.say(s:receive()) ngx.say(s:close()) "
-        "ngx.say(s:setkeepalive()) ngx.say(s:getreusedtimes())",
+        (
+            "local s = ngx.socket.tcp() ngx.say(s:send('a')) ngx.say(s:receive()) ngx.say(s:close()) "
+            "ngx.say(s:setkeepalive()) ngx.say(s:getreusedtimes())"
+        ),
         "nilclosed\n" * 5,
     ),
     (
         "connect errors",
-        "local s = ngx.socket.tcp() ngx.say(s:connect('127.0.0.1')) ngx.say(s:connect('127.0.0.1', 70000)) "
-        "ngx.say(s:connect('unix:/nonexistent'))",
+        (
+            "local s = ngx.socket.tcp() ngx.say(s:connect('127.0.0.1')) ngx.say(s:connect('127.0.0.1', 70000)) "
+            "ngx.say(s:connect('unix:/nonexistent'))"
+        ),
         "nilmissing the port number\nnilbad port number: 70000\nnilno such file or directory\n",
     ),
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import sending
+from conftest import LuaGateway, Origin, sending
 
 STREAM = b"-----abc--abc"
 
@@ -144,8 +145,6 @@ def expected(stream: bytes, pattern: bytes, calls: list[int | None]) -> list[byt
     at=st.integers(0, 24),
 )
 def test_one_stream(tmp_path_factory, stream, pattern, calls, at):
-    from conftest import LuaGateway, Origin
-
     data = stream.encode() + pattern.encode()
     wanted = expected(data, pattern.encode(), calls)
 
@@ -186,6 +185,4 @@ async def test_big_bodies(gateway, origin, size):
         end
         ngx.print(ngx.md5(table.concat(parts)))
     """)
-    import hashlib
-
     assert (await gateway.get()).text == hashlib.md5(body).hexdigest()

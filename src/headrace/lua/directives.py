@@ -174,20 +174,22 @@ class LuaFamily(BaseFamily):
     def _source(self, scope: Scope, location: Location, directive: Directive) -> Source:
         runtime = self._build(scope)
         conf = self._conf(scope, location)
-        check = scope.get("lua_check_client_abort", False)
+        options: dict[str, Any] = {
+            "check_abort": scope.get("lua_check_client_abort", False),
+            "need_body": scope.get("lua_need_request_body", False),
+        }
         if directive.name.endswith("_file"):
             path = compile_value(directive.args[0], scope.build.variables, directive.place)
-            if not isinstance(path, bytes) or not runtime.settings.code_cache:
-                return Source(runtime, conf, path=path, prefix=scope.build.prefix, check_abort=check)
-            chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
-            if chunk.failure is not None:
-                return Source(runtime, conf, path=path, prefix=scope.build.prefix, check_abort=check)
-            return Source(runtime, conf, fixed=chunk, check_abort=check)
+            if isinstance(path, bytes) and runtime.settings.code_cache:
+                chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
+                if chunk.failure is None:
+                    return Source(runtime, conf, fixed=chunk, **options)
+            return Source(runtime, conf, path=path, prefix=scope.build.prefix, **options)
         chunk = runtime.load(*_inline(directive), conf)
         if chunk.failure is not None:
             text = chunk.failure.decode("utf-8", "replace")
             scope.build.problems.warn(f"failed to load inlined Lua code: {text}", directive.place)
-        return Source(runtime, conf, fixed=chunk, check_abort=check)
+        return Source(runtime, conf, fixed=chunk, **options)
 
     def _conf(self, scope: Scope, location: Location | None) -> Any:
         """The settings of a place, as one Lua table for all places with the same."""
@@ -204,7 +206,6 @@ class LuaFamily(BaseFamily):
             "check_client_abort": get("lua_check_client_abort", False),
             "underscores": get("lua_transform_underscores_in_response_headers", True),
             "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
-            "need_body": get("lua_need_request_body", False),
             "tls": self._tls(scope),
         }
         key = tuple(values.items())

@@ -45,6 +45,10 @@ class LuaHandlers:
         return self._make(source, REWRITE + KEEP, _ended_rewrite)
 
     def _make(self, source: Source, flags: int, ended: Ended) -> Handler:
+        handler = self._runner(source, flags, ended)
+        return _with_body(handler) if source.need_body else handler
+
+    def _runner(self, source: Source, flags: int, ended: Ended) -> Handler:
         run = self.runtime.run
         wait = self._wait
         enter = self._enter
@@ -163,12 +167,14 @@ class Source:
         path: Value | None = None,
         prefix: str = "",
         check_abort: bool = False,
+        need_body: bool = False,
     ) -> None:
         self.runtime = runtime
         self.conf = conf
         self.path = path
         self.prefix = prefix
         self.check_abort = check_abort
+        self.need_body = need_body
         self.fixed = fixed
         self._loaded: dict[str, Chunk] = {}
 
@@ -187,6 +193,21 @@ class Source:
         elif not cached:
             chunk = self._loaded[name] = self.runtime.reload_file(chunk, self.conf)
         return chunk
+
+
+def _with_body(handler: Handler) -> Handler:
+    """lua_need_request_body: the handler runs when the body is there."""
+
+    async def after(request: Request, reading: Awaitable[None]) -> Result:
+        await reading
+        result = handler(request)
+        return await result if isinstance(result, Awaitable) else result
+
+    def handle(request: Request) -> Result | Awaitable[Result]:
+        reading = request.read_body()
+        return handler(request) if reading is None else after(request, reading)
+
+    return handle
 
 
 Ended = Callable[["Request", bytes | int], "Result"]

@@ -3,8 +3,14 @@ local S, host = ...
 local ngx = S.ngx
 local type, tostring, rawget, setmetatable = type, tostring, rawget, setmetatable
 
+--- The status of the answer; 0 before anything has set it, 200 once output has begun.
+function S.get_status(R)
+    local status = host.get_status(R.id)
+    return status == 0 and R.sent and 200 or status
+end
+
 S.getters.status = function()
-    return host.get_status(S.request().id)
+    return S.get_status(S.request())
 end
 
 S.setters.status = function(value)

@@ -214,11 +214,6 @@ function ngx.eof()
     return 1
 end
 
-local function log_bad_exit(R, code)
-    host.log(R.id, ngx.ERR, "attempt to set status " .. code
-        .. " via ngx.exit after sending out the response status " .. host.get_status(R.id))
-end
-
 --- End the handler: code >= 200 ends the request with it, 0 the phase only.
 function ngx.exit(code)
     local R = S.R
@@ -232,9 +227,10 @@ function ngx.exit(code)
         return S.disabled()
     end
     if R.sent and code >= 200 and R.phase ~= S.TIMER then
-        local status = R.eof and 0 or host.get_status(R.id)
-        if code >= 300 and status ~= 0 and code ~= status then
-            log_bad_exit(R, code)
+        local status = S.get_status(R)
+        if code >= 300 and code ~= status then
+            host.log(R.id, ngx.ERR, "attempt to set status " .. code
+                .. " via ngx.exit after sending out the response status " .. status)
         end
         code = 200
     end
