@@ -87,6 +87,8 @@ def plan_gateway(options: GatewayOptions, files: Files, problems: Problems) -> G
         return None
     lua = next(family for family in known if isinstance(family, LuaFamily))
     logs = next(family for family in known if isinstance(family, LogFamily))
+    if lua.runtime is not None:
+        lua.runtime.use_error_log(gateway.error_log)
     plan = GatewayPlan(options, gateway, lua.runtime, logs.bridged)
     if any(directive.name == "daemon" for directive in tree):
         plan.background = gateway.main.daemon
