@@ -55,7 +55,7 @@ class TestFields:
         assert head.raw == data
         assert head.raw[head.header_start :].startswith(b"hOST")
         assert head.request_line == b"GET  /a?b  HTTP/1.1 "
-        assert (head.method, head.target, head.end) == (b"GET", b"/a?b", len(data))
+        assert (head.method, head.target, head.length) == (b"GET", b"/a?b", len(data))
 
     @pytest.mark.parametrize("line", [b"Fo(o: x", b"Foo", b"F\xff: x", b"Under_score: x", b'"q": x'])
     def test_invalid_names_are_dropped_and_never_passed_on(self, line):
@@ -88,9 +88,19 @@ class TestFields:
         for number in range(1000):
             parse_request_head(with_fields(b"A: %d" % number), 0, rules)
         assert 0 < len(rules.seen) <= 128
+        assert 0 < len(rules.heads) <= 128
         rules.seen.clear()
+        rules.heads.clear()
         parse_request_head(with_fields(b"A: " + b"x" * 5000), 0, rules)
         assert not rules.seen
+        assert not rules.heads
+
+    def test_a_head_seen_before_is_the_same_head(self):
+        rules = HeadRules()
+        one = parse_request_head(with_fields(), 0, rules)
+        assert parse_request_head(b"xx" + with_fields() + b"yy", 2, rules) is one
+        assert parse_request_head(with_fields()[:-1], 0, rules) is None
+        assert parse_request_head(b"\r\n" + with_fields(), 0, rules).length == len(with_fields()) + 2
 
     def test_absolute_form_wins(self):
         head = parse(b"GET http://b.example:81?x HTTP/1.1\r\nHost: a\r\n\r\n")

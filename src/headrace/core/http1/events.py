@@ -4,7 +4,7 @@ A body piece is a plain `bytes` object, so the events of one message are
 `RequestHead | ResponseHead`, then any number of `bytes`, then one `EndOfMessage`.
 
 A head keeps the bytes that came; its field lines have one lower-cased copy. Lists are made only when
-somebody asks. A head is never changed after it was parsed.
+somebody asks. A head is never changed after it was parsed: equal requests may share one.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Fields:
 class _Head:
     """What both kinds of head share.
 
-    raw: every byte of the head as it came. end: where it ended in the buffer it was parsed from.
+    raw: every byte of the head as it came. length: bytes it took, empty lines before it included.
     """
 
-    __slots__ = ("end", "fields", "raw")
+    __slots__ = ("fields", "length", "raw")
 
     raw: bytes
-    end: int
+    length: int
     fields: Fields
 
     @property
@@ -153,7 +153,7 @@ class RequestHead(_Head):
         head = cls.__new__(cls)
         words = raw.partition(b"\n")[0].split()
         head.raw = raw
-        head.end = len(raw)
+        head.length = len(raw)
         head.fields = fields = RequestFields(b"\r\n")
         fields.host = head.host = b""
         fields.content_length = None

@@ -93,7 +93,7 @@ class RequestParser:
                     return at
                 self._scan = None
                 events.append(head)
-                at = head.end
+                at += head.length
                 self._received = 0
                 self._body = ChunkedDecoder() if head.chunked else LengthDecoder(head.content_length or 0)
             pieces: list[bytes] = []
@@ -222,7 +222,7 @@ def parse_response_head(raw: bytes, method: bytes) -> ResponseHead:
         raise ProtocolError("the peer sent a NUL or a bare CR in its response head")
     head = ResponseHead.__new__(ResponseHead)
     head.raw = raw
-    head.end = len(raw)
+    head.length = len(raw)
     head.version = 10 if match[1] == b"0" else 11
     head.status = int(match[2])
     head.reason = (match[3] or b"").strip()

@@ -1,9 +1,9 @@
 """Request heads: bytes -> RequestHead.
 
 A whole head in one buffer takes one regular expression for the request line and one for the field
-lines; the fields that decide framing are then looked up in a lower-cased copy. A client that sends the
-same field lines again, as most do on one connection, pays for them once: lines seen before are found by
-their bytes in a small bounded table. Everything else (a head in pieces, a line that is dropped or
+lines; the fields that decide framing are then looked up in a lower-cased copy. Clients repeat themselves,
+so two small bounded tables find, by their bytes, whole heads that were seen before and field lines that
+were seen before (the same client, another target). Everything else (a head in pieces, a line that is dropped or
 refused, a head larger than one buffer, HTTP/0.9, the absolute form) is walked line by line by `HeadScan`,
 which also knows the exact fault. All ways end in the same checks.
 
@@ -36,8 +36,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
-_new = object.__new__
-_SEEN_LIMIT = 128  # blocks of field lines that are remembered, per version
+_SEEN_LIMIT = 128  # heads, and blocks of field lines per version, that are remembered
 _SEEN_BYTES = 1536  # none longer than this: together they stay below a megabyte
 
 
@@ -53,6 +52,7 @@ class HeadRules:
         "buffers",
         "field",
         "first_buffer",
+        "heads",
         "ignore_invalid",
         "line",
         "max_headers",
@@ -76,6 +76,7 @@ class HeadRules:
         self.field = re.compile(line)
         self.block = re.compile(rb"(?:" + line + rb")*+\r?\n")
         self.line = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n")
+        self.heads: dict[bytes, RequestHead] = {}
         self.seen: dict[bytes, RequestFields] = {}
         self.seen_10: dict[bytes, RequestFields] = {}
         self.first_buffer = header_buffer
@@ -235,53 +236,69 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     scan: the walker that saw the beginning of the same head (its offsets are those of `data`). Raises
     HttpError: 400, 405, 414, 494 (the head is too large), 501 (unknown transfer coding), 505.
     """
-    fields: RequestFields | None = None
-    host: bytes | None = None
-    match = rules.line.match(data, at) if scan is None else None
-    if match is not None:
-        method, target, minor = match.groups()
-        if minor == b"1":
-            version = 11
-            seen = rules.seen
-        else:
-            version = 10
-            seen = rules.seen_10
-        start = match.end()
-        end = data.find(b"\r\n\r\n", start - 2, at + rules.quick) + 4
-        if end > start:
-            block = data[start:end]
-            fields = seen.get(block)
-            # Without CRLF line ends throughout, an empty line may come before the one that was found.
-            if fields is None and rules.block.fullmatch(block):
-                fields = read_fields(block, version)
-                if end - start <= _SEEN_BYTES:
-                    if len(seen) >= _SEEN_LIMIT:
-                        seen.clear()
-                    seen[block] = fields
-    if fields is None:
-        if scan is None:
-            scan = HeadScan(at, rules)
-        end = scan.advance(data, rules)
-        if end < 0:
-            return None
-        assert scan.parts is not None
-        method, target, version, host = scan.parts
-        at = scan.start
-        fields = read_fields(b"".join(scan.kept) + b"\r\n", version)
+    end = data.find(b"\r\n\r\n", at, at + rules.quick) + 4
+    if scan is None and end > 4:
+        raw = data[at:end]
+        head = rules.heads.get(raw)
+        if head is not None:
+            return head
+        match = rules.line.match(raw)
+        # A lone line feed may have ended the head before the place that was found: then it does not match.
+        if match is not None:
+            method, target, minor = match.groups()
+            fields = _fields_of(raw, match.end(), 11 if minor == b"1" else 10, rules)
+            if fields is not None:
+                head = RequestHead()
+                head.method = method
+                head.target = target
+                head.version = 11 if minor == b"1" else 10
+                head.fields = fields
+                head.host = fields.host
+                head.raw = raw
+                head.length = len(raw)
+                _check(head)
+                if head.length <= _SEEN_BYTES:
+                    if len(rules.heads) >= _SEEN_LIMIT:
+                        rules.heads.clear()
+                    rules.heads[raw] = head
+                return head
+    if scan is None:
+        scan = HeadScan(at, rules)
+    end = scan.advance(data, rules)
+    if end < 0:
+        return None
+    assert scan.parts is not None
+    head = RequestHead()
+    head.method, head.target, head.version, host = scan.parts
+    head.fields = read_fields(b"".join(scan.kept) + b"\r\n", head.version)
+    head.host = head.fields.host if host is None else host
+    head.raw = data[scan.start : end]
+    head.length = end - at
+    _check(head)
+    return head
+
+
+def _fields_of(raw: bytes, start: int, version: int, rules: HeadRules) -> RequestFields | None:
+    """The field lines of a whole head, from its table or read; None when they need a closer look."""
+    seen = rules.seen if version == 11 else rules.seen_10
+    block = raw[start:]
+    fields = seen.get(block)
+    if fields is None and rules.block.fullmatch(block):
+        fields = read_fields(block, version)
+        if len(block) <= _SEEN_BYTES:
+            if len(seen) >= _SEEN_LIMIT:
+                seen.clear()
+            seen[block] = fields
+    return fields
+
+
+def _check(head: RequestHead) -> None:
+    """Refuse what the grammar allows and we do not."""
+    target = head.target
     if target.find(b"%") >= 0 or target.find(b"/.") >= 0:
         check_target(target)
-    if method != b"GET" and method in _REFUSED_METHODS:
-        raise HttpError(405, f"client sent {method.decode()} method")
-
-    head = _new(RequestHead)
-    head.raw = data if end - at == len(data) else data[at:end]
-    head.end = end
-    head.fields = fields
-    head.method = method
-    head.target = target
-    head.version = version
-    head.host = fields.host if host is None else host
-    return head
+    if head.method in _REFUSED_METHODS:
+        raise HttpError(405, f"client sent {head.method.decode()} method")
 
 
 def read_fields(block: bytes, version: int) -> RequestFields:

@@ -144,7 +144,7 @@ class HttpConnection(Timed):
                 now,
                 fields.keep_alive and self.requests < self._most and now < self._until,
             )
-            at = head.end
+            at += head.length
             if fields.chunked or fields.content_length:
                 at = open_body(exchange, data, at)
             self.exchange = exchange
