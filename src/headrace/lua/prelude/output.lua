@@ -109,13 +109,18 @@ local function write(newline, name, ...)
     end
     local buf = R.buf
     local n = select("#", ...)
-    for i = 1, n do
-        local value = (select(i, ...))
-        local kind = type(value)
-        if kind == "string" or kind == "number" then
-            buf:put(value)
-        else
-            put_other(buf, value, i, name)
+    local first = ...
+    if n == 1 and type(first) == "string" then
+        buf:put(first)
+    else
+        for i = 1, n do
+            local value = (select(i, ...))
+            local kind = type(value)
+            if kind == "string" or kind == "number" then
+                buf:put(value)
+            else
+                put_other(buf, value, i, name)
+            end
         end
     end
     if newline then
