@@ -1,6 +1,7 @@
 """The registry: every built-in of the table loads, unknown names get a hint, entry points add more."""
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,11 @@ def test_an_entry_point_that_cannot_be_imported_names_the_package(installed):
 
 class Pigeon(Plugin):
     """A plugin of somebody else."""
+
+
+def test_every_module_of_a_plugin_is_in_the_table():
+    folder = Path(registry.__file__).parent
+    for kind, prefix in registry.PREFIXES.items():
+        for path in folder.glob(f"{prefix}_*"):
+            name = path.stem.removeprefix(f"{prefix}_")
+            assert name in registry.BUILT_INS[kind], path
