@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,12 @@ NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(not os.path.exists(NGINX), reason="no nginx here")]
 
 SERVERS = """
-  access_log off;
+  log_format probe '$remote_addr "$request" $request_uri $uri $status $body_bytes_sent '
+                   '$connection_requests $host $server_name $request_method $server_protocol $content_length '
+                   '$http_cookie $sent_http_location $sent_http_content_type $sent_http_etag $http_range $is_args $arg_a '
+                   '$request_filename $document_root $sent_http_x_server $scheme';
+  access_log %LOG% probe;
   default_type text/plain;
-  log_format probe '$request_uri $uri $args $status $body_bytes_sent $request_length';
   server {
     listen 127.0.0.1:%PORT%;
     server_name localhost;
@@ -329,14 +333,37 @@ def requests():
         yield path, b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode()
 
 
-async def test_answers_are_those_of_nginx(serve, site):
-    ours = await serve("events {} http { " + SERVERS.replace("%PORT%", "80").replace("%ROOT%", str(site)) + " }")
+def of_both(text: str, root: Path) -> str:
+    return text.replace("%ROOT%", str(root))
+
+
+async def test_answers_and_logs_are_those_of_nginx(serve, site):
+    servers = of_both(SERVERS, site)
+    ours = await serve(
+        "error_log logs/e.log info; events {} http { "
+        + servers.replace("%PORT%", "80").replace("%LOG%", "logs/a.log")
+        + " }"
+    )
     different = []
-    with nginx(site, SERVERS) as port:
+    with nginx(site, servers.replace("%LOG%", "logs/peer-a.log")) as port:
         for name, data in requests():
             want = normal(await ours.raw(data, port=port), port)
             got = normal(await ours.raw(data), ours.port)
             if want != got:
                 different.append(f"--- {name}\nwant {want!r}\ngot  {got!r}")
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while lines(site / "logs/peer-a.log", port).total() < lines(site / "logs/a.log", ours.port).total():
+                await asyncio.sleep(0.01)
+        for theirs, own in (("peer-a.log", "a.log"), ("peer.log", "e.log")):
+            want, got = lines(site / "logs" / theirs, port), lines(site / "logs" / own, ours.port)
+            if want != got:
+                different.append(f"--- {own}\nmissing {want - got}\nextra   {got - want}")
     assert not different, "\n".join(different)
+
+
+def lines(path: Path, port: int) -> Counter[bytes]:
+    """Lines of a log without what differs by nature: time, process and connection; of an error log from warn up."""
+    text = normal(path.read_bytes(), port)
+    if path.name not in {"a.log", "peer-a.log"}:
+        return Counter(re.findall(rb"\[(?:error|crit|warn|alert)\] \d+#\d+: \*\d+ (.*)", text))
+    return Counter(line for line in text.splitlines() if b"aaaaaa" not in line)

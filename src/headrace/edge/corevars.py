@@ -58,8 +58,8 @@ def _server_port(request: Request) -> bytes | None:
     return b"%d" % port if port else None
 
 
-def _protocol(request: Request) -> bytes:
-    return {9: b"HTTP/0.9", 10: b"HTTP/1.0"}.get(request.exchange.head.version, b"HTTP/1.1")
+def _protocol(request: Request) -> bytes | None:
+    return {11: b"HTTP/1.1", 10: b"HTTP/1.0"}.get(request.exchange.head.version)
 
 
 def _status(request: Request) -> bytes:
@@ -67,7 +67,8 @@ def _status(request: Request) -> bytes:
 
 
 def _body_bytes_sent(request: Request) -> bytes:
-    return b"%d" % max(request.exchange.bytes_sent - request.head_size, 0)
+    sent = request.exchange.bytes_sent
+    return b"%d" % (sent if request.exchange.head.version == 9 else max(sent - request.head_size, 0))
 
 
 def _request_time(request: Request) -> bytes:
@@ -128,7 +129,7 @@ CORE: Final[dict[str, Getter]] = {
     "is_args": lambda r: b"?" if r.args else b"",
     "uri": lambda r: r.uri,
     "document_uri": lambda r: r.uri,
-    "request_uri": lambda r: r.exchange.head.target,
+    "request_uri": lambda r: r.exchange.head.target if r.uri else None,
     "request": _request_line,
     "request_method": lambda r: r.method,
     "request_length": _request_length,
@@ -137,7 +138,7 @@ CORE: Final[dict[str, Getter]] = {
     "request_body": _request_body,
     "request_body_file": _request_body_file,
     "request_filename": _request_filename,
-    "request_completion": lambda r: b"OK" if r.finished and not r.exchange.aborted else b"",
+    "request_completion": lambda r: b"OK" if r.finished and not r.abandoned and not r.exchange.aborted else b"",
     "document_root": _document_root,
     "realpath_root": _realpath_root,
     "host": _host,
@@ -164,7 +165,7 @@ CORE: Final[dict[str, Getter]] = {
     "msec": lambda _: b"%.3f" % time.time(),
     "time_local": lambda _: local_time(),
     "time_iso8601": lambda _: iso8601(),
-    "sent_http_content_type": lambda r: r.content_type,
+    "sent_http_content_type": lambda r: r.content_type or None,
     "sent_http_content_length": _sent_content_length,
     "sent_http_location": lambda r: r.location_out or r.headers_out.get(b"location"),
     "sent_http_transfer_encoding": lambda r: b"chunked" if r.chunked else None,

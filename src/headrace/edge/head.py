@@ -115,7 +115,7 @@ def _long(request: Request, status: int, connection: bytes) -> bytes:
         lines.append(b"Last-Modified: %b\r\n" % http_date(request.last_modified))
     target = request.location_out
     if target is not None:
-        rewritten = absolute_location(request, target)
+        rewritten = request.location_out = absolute_location(request, target)
         line = b"Location: %b\r\n" % escape(rewritten)
         if rewritten != target:
             lines.append(line)

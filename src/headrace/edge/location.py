@@ -76,6 +76,7 @@ class Location:
         self.etag = True
         self.http = ServerSettings()
         self.log_not_found = True
+        self.warn_uninitialized = True
         self.access_logs: tuple[AccessLog, ...] = ()
         self.error_log = ErrorLog(())
 

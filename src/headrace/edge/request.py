@@ -71,6 +71,7 @@ class Request:
     flushing: bool = False
     gzip: Any = None
     logged: bool = False
+    abandoned: bool = False
     chunked: bool = False
     started: bool = False
     lua: Any = None
@@ -309,7 +310,7 @@ class Request:
     def abandon(self) -> None:
         """Close the connection without (the rest of) an answer, and end the request."""
         if not self.finished:
-            self.finished = True
+            self.finished = self.abandoned = True
             self.exchange.close()
             self.end()
 

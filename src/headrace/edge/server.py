@@ -6,6 +6,7 @@ a Port, the handler of its connections: it chooses the virtual server and starts
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log
@@ -16,6 +17,7 @@ from headrace.edge.servernames import NameTable
 from headrace.edge.special import apply_settings, find_location, send_special, special
 from headrace.edge.uri import split_target
 from headrace.edge.values import to_bytes
+from headrace.errors import HttpError
 
 if TYPE_CHECKING:
     import re
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.edge.phases import Steps
     from headrace.edge.servernames import ServerName
     from headrace.edge.variables import Variables
-    from headrace.errors import HttpError
 
 REMEMBERED: Final = 2048
 """Entries of the caches that spare a search: hosts of an address, paths of a server."""
@@ -157,8 +158,11 @@ class Port:
         """Answer what could not be handled: the error page of its status, logged like any request."""
         hosts = self._hosts_of(exchange.conn)
         server, _ = hosts.choose(exchange.head.host)
-        path, _, args = exchange.head.target.partition(b"?")
-        request = Request(exchange, server, path or b"/", args)
+        uri = args = b""
+        if error.status != 414:
+            with contextlib.suppress(HttpError):
+                uri, args = split_target(exchange.head.target)
+        request = Request(exchange, server, uri, args)
         status = 494 if error.status == 431 else error.status
         if error.kind == "internal" and error.__cause__ is not None:
             request.log_fault(error.__cause__)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.edge.corevars import CORE, HOSTNAME, PREFIXES, SETTERS
+from headrace.edge.log import WARN
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -39,14 +40,19 @@ class Variables:
         if setter is not None:
             self._setters[name] = setter
 
-    def declare(self, name: str, place: Place | None = None) -> None:
-        """Declare a variable that is stored in the request: `set`, a named capture."""
+    def declare(self, name: str, place: Place | None = None, *, warn: bool = False) -> None:
+        """Declare a variable that is stored in the request: `set`, a named capture.
+
+        warn: it is empty until it is set, and a use before that is logged (uninitialized_variable_warn).
+        """
         name = name.lower()
         if name in SETTERS:
             return
         if name in CORE:
             raise ConfError(f'the duplicate "{name}" variable', place)
         self._slots.add(name)
+        if warn:
+            self._getters.setdefault(name, _set_variable(name.encode()))
 
     def getter(self, name: str, place: Place | None = None) -> Getter:
         """The getter of a name; unknown ones are taken for variables that a later directive declares."""
@@ -109,3 +115,15 @@ class Variables:
             return request.get_slot(key)
 
         return get
+
+
+def _set_variable(name: bytes) -> Getter:
+    def get(request: Request) -> bytes:
+        value = request.get_slot(name)
+        if value is None:
+            if request.location.warn_uninitialized:
+                request.log_error(WARN, b'using uninitialized "%b" variable' % name)
+            return b""
+        return value
+
+    return get

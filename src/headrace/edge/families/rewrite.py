@@ -79,6 +79,7 @@ class RewriteFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Add the program of the level to its rewrite phase."""
+        location.warn_uninitialized = scope.get("uninitialized_variable_warn", True)
         ops: list[Op] | None = scope.own("rewrite_ops")
         if not ops or location.kind == "if":
             return
@@ -114,7 +115,7 @@ def _set(scope: Scope, directive: Directive) -> Op:
     if len(name) < 2 or not name.startswith("$"):
         raise ConfError(f'invalid variable name "{name}"', directive.place)
     variables = scope.build.variables
-    variables.declare(name[1:], directive.place)
+    variables.declare(name[1:], directive.place, warn=True)
     value = compile_value(text, variables, directive.place)
     setter = variables.setter(name[1:].encode())
 
