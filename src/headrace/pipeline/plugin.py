@@ -194,6 +194,10 @@ class Output(Plugin):
     runner: Runner | None = None
     """The buffer and the lanes of a buffered output; the primary's for a secondary."""
 
+    def buffer_parameters(self) -> Mapping[str, str]:
+        """`buffer_defaults`, or what they are with these parameters; `context` is set already."""
+        return self.buffer_defaults
+
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Take a batch: into the buffer, or straight to `process`."""
         return self.process(tag, batch)
