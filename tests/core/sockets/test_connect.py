@@ -190,11 +190,12 @@ async def test_a_cancelled_dial_leaves_no_descriptor():
 
 
 async def heard(sock):
-    """Until somebody has connected, and has spoken."""
+    """The peer's end, when somebody has connected and has spoken."""
     loop = asyncio.get_running_loop()
-    far, _ = await loop.sock_accept(sock)
+    far, _ = await asyncio.wait_for(loop.sock_accept(sock), 30)
     far.setblocking(False)
-    await loop.sock_recv(far, 1)
+    await asyncio.wait_for(loop.sock_recv(far, 1), 30)
+    return far
 
 
 async def serve(handler, tls=None):
@@ -234,11 +235,11 @@ async def test_a_silent_tls_peer_ends_at_the_deadline_of_the_handshake(pki):
         task = asyncio.ensure_future(
             connect(Target(*sock.getsockname()), clock, timeout=2.0, tls=TlsConfig(ca_path=pki.ca), tls_timeout=7.0)
         )
-        await heard(sock)
+        far = await heard(sock)
         await clock.elapse(6.9)
         assert not task.done()
         await clock.elapse(0.2)
-        with pytest.raises(errors.Timeout, match=r"TLS handshake with 127\.0\.0\.1"):
+        with far, pytest.raises(errors.Timeout, match=r"TLS handshake with 127\.0\.0\.1"):
             await task
 
 
@@ -316,9 +317,9 @@ async def test_a_proxy_that_says_nothing_ends_at_the_deadline():
     with listening() as sock:
         way = Proxy(*sock.getsockname())
         task = asyncio.ensure_future(connect(Target("x", 443), clock, timeout=3.0, tls=TlsConfig(), proxy=way))
-        await heard(sock)
+        far = await heard(sock)
         await clock.elapse(3.5)
-        with pytest.raises(errors.Timeout, match="gave no answer to CONNECT x:443 in time"):
+        with far, pytest.raises(errors.Timeout, match="gave no answer to CONNECT x:443 in time"):
             await task
 
 
