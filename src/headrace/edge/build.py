@@ -162,6 +162,8 @@ class _Builder:
                 outer = self.locations.locations.get(id(scope))
                 if outer is not None:
                     chosen.name = outer.name
+                    # As in nginx, the handler of the location answers within an `if` that has none of its own.
+                    chosen.content = outer.content
                 self._compose(child, chosen)
                 self._level(child)
             location = self.locations.locations.get(id(child))

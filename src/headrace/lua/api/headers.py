@@ -71,7 +71,9 @@ class HeadersApi:
         elif lower == b"content-length":
             request.content_length = int(value) if value.isdigit() else None
         elif lower == b"location":
-            request.location_out = value
+            # A field of the list is sent as it is: what Lua sets is not made absolute, as in nginx.
+            request.location_out = None
+            request.headers_out.set(name, value)
         else:
             if lower == b"last-modified":
                 request.last_modified = None
@@ -88,9 +90,9 @@ class HeadersApi:
             request.content_type = b""
         elif lower == b"content-length":
             request.content_length = None
-        elif lower == b"location":
-            request.location_out = None
         else:
+            if lower == b"location":
+                request.location_out = None
             if lower == b"last-modified":
                 request.last_modified = None
             request.headers_out.remove(name)
