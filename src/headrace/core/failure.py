@@ -48,3 +48,11 @@ def timed_out(call: str) -> errors.Timeout:
 def closed() -> errors.ConnectionFailed:
     """The error of using a stream that is closed."""
     return errors.ConnectionFailed("the connection is closed", kind="closed")
+
+
+def internal(error: Exception) -> errors.ConnectionFailed:
+    """The error of a connection whose owner failed."""
+    made = errors.ConnectionFailed(f"the connection was ended by an internal error: {error!r}", kind="internal")
+    made.side = errors.Side.US
+    made.__cause__ = error
+    return made

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import socket
 
 Address = tuple[Any, ...] | str  # (host, port, ...) or the path of a unix socket
 
@@ -33,3 +36,12 @@ class Stats:
     def open(self) -> int:
         """Streams open now."""
         return self.opened - self.closed
+
+
+def peer_of(sock: socket.socket) -> Address:
+    """The address at the other end, "" when it is gone already."""
+    try:
+        address: Address = sock.getpeername()
+    except OSError:
+        return ""
+    return address

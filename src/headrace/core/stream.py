@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from headrace import errors
 from headrace.core.chain import Chain
 from headrace.core.clock import NEVER, Timed, Waiter
-from headrace.core.failure import closed, failure, timed_out
-from headrace.core.owner import Address, Owner, Stats
+from headrace.core.failure import closed, failure, internal, timed_out
+from headrace.core.owner import Address, Owner, Stats, peer_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,7 +70,7 @@ class Stream(Timed):
         self.fd = sock.fileno()
         self.chain = Chain()
         self.owner = owner
-        self.peer: Address = _peer_of(sock) if peer is None else peer
+        self.peer: Address = peer_of(sock) if peer is None else peer
         self.send_timeout: float | None = None
         self.closed = False
         self.eof = False
@@ -102,8 +102,6 @@ class Stream(Timed):
         self.owner = owner
         if self._dead and not self._told and owner is not None:
             self._loop.call_soon(self._report)
-
-    # Reading.
 
     def start_reading(self) -> None:
         """Push bytes to the owner from now on."""
@@ -212,8 +210,6 @@ class Stream(Timed):
             return "error"
         return "data" if data else "eof"
 
-    # Writing.
-
     def write(self, data: bytes) -> None:
         """Append bytes and give the kernel what it takes now; the rest follows by itself."""
         if self._writer or self.closed:
@@ -290,8 +286,6 @@ class Stream(Timed):
         if not self._dead:
             self._abort(timed_out("send()"))
 
-    # The end.
-
     def shutdown_write(self) -> None:
         """Tell the peer that no more bytes come, after those of the chain. Reading goes on."""
         if self.closed or self._shut:
@@ -338,10 +332,7 @@ class Stream(Timed):
     def _owner_failed(self, error: Exception) -> None:
         self._loop.call_exception_handler({"message": f"owner of {self!r} failed", "exception": error})
         if not self._dead:
-            made = errors.ConnectionFailed(f"the connection was ended by an internal error: {error!r}", kind="internal")
-            made.side = errors.Side.US
-            made.__cause__ = error
-            self._abort(made)
+            self._abort(internal(error))
 
     def _end(self, error: errors.ConnectionFailed | None, *, soon: bool = False) -> None:
         """Close the descriptor; tell the owner now, or from the loop when the owner is the caller."""
@@ -404,11 +395,3 @@ class Stream(Timed):
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<{type(self).__name__} fd={self.fd} peer={self.peer!r} {state} unsent={self.chain.length}>"
-
-
-def _peer_of(sock: socket.socket) -> Address:
-    try:
-        address: Address = sock.getpeername()
-    except OSError:
-        return ""
-    return address

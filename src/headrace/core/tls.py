@@ -167,8 +167,6 @@ class TlsStream(Stream):
         peer = self.peer
         return name + (f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else f"{peer}")
 
-    # Reading.
-
     def start_reading(self) -> None:
         """Push bytes to the owner from now on, those too that are decrypted already."""
         super().start_reading()
@@ -237,8 +235,6 @@ class TlsStream(Stream):
         self._ready = True
         return "data"
 
-    # Writing.
-
     def _transmit(self, data: bytes) -> bool:
         self.chain.append(data)
         chain, wire, engine = self.chain, self._wire, self._engine
@@ -281,8 +277,6 @@ class TlsStream(Stream):
 
     def _sent(self) -> int:
         return self._wire.sent
-
-    # The end.
 
     def shutdown_write(self) -> None:
         """Send close_notify and the end of the stream after the bytes of the chain. Reading goes on."""

@@ -78,6 +78,8 @@ class TlsEngine:
                 break
             parts.append(part)
             left -= len(part)
+            if not self.buffered:
+                break  # asking once more would only cost an exception
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, plain: bytes) -> None:
