@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -245,3 +247,38 @@ def test_a_connection_that_waits_during_a_quit_gets_its_answer(site, port, headr
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"Connection: close" in answer
     assert process.wait() == 0
+
+
+def test_a_handler_that_never_yields_is_ended_and_its_neighbour_goes_on(site, port, headrace):
+    conf = site / "conf" / "nginx.conf"
+    conf.write_text(
+        conf.read_text().replace(
+            "location / {", "location /spin { content_by_lua_block { while true do end } }\nlocation / {"
+        )
+    )
+    process = headrace(
+        "nginx", "-p", site, "-e", "stderr", "-g", "daemon off; worker_processes 2;", env={"HEADRACE_WATCHDOG": "0.8"}
+    )
+    wait_until(lambda: serves(port))
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(b"GET /spin HTTP/1.0\r\n\r\n")
+        wait_until(lambda: [get(port) for _ in range(5)] and "has been away from its loop" in process.output)
+        assert sock.recv(100) == b""
+    process.wait_for("exited on signal 6")
+    assert serves(port)
+    assert process.stop(signal.SIGQUIT) == 0
+
+
+def test_workers_become_the_user(site, port, headrace):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    entry = pwd.getpwnam("nobody")
+    site.chmod(0o755)
+    process = headrace("nginx", "-p", site, "-e", "stderr", "-g", "daemon off; user nobody;")
+    wait_until(lambda: serves(port))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    status = Path(f"/proc/{children[0]}/status").read_text()
+    assert re.search(rf"^Uid:\t{entry.pw_uid}\t{entry.pw_uid}\t", status, re.MULTILINE)
+    assert re.search(rf"^Gid:\t{entry.pw_gid}\t{entry.pw_gid}\t", status, re.MULTILINE)
+    assert process.stop(signal.SIGQUIT) == 0

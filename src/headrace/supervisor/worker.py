@@ -88,6 +88,7 @@ class Worker:
 
     def run(self) -> int:
         """Serve until told to stop."""
+        gc.enable()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(self._report)
@@ -229,7 +230,6 @@ class Worker:
 
 def run_child(program: Program, identity: Identity, sockets: Mapping[str, socket.socket], link: Link) -> int:
     """A worker's whole life after the fork; returns the exit status."""
-    gc.enable()
     osproc.set_name(f"{(program.process.name or 'headrace')[:11]}-w{identity.index}")
     program.log.set_worker(identity.index)
     with contextlib.suppress(OSError, ValueError):

@@ -7,6 +7,7 @@ no process left behind, waiting is for a condition with a generous deadline and 
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import shutil
 import socket
@@ -25,6 +26,7 @@ NO_SKIP = "HEADRACE_NO_SKIP"
 FLUENTD = "HEADRACE_PEER_FLUENTD"
 """The command of a real Fluentd; optional even under HEADRACE_NO_SKIP."""
 
+_LOWEST_PORT = 10240
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -34,18 +36,32 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """`count` different free TCP ports."""
+    """`count` different free TCP ports.
+
+    They lie outside the range of ephemeral ports: no client connection of another test takes one meanwhile.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    held = []
+    held: list[socket.socket] = []
     try:
-        for _ in range(count):
+        while len(held) < count:
             sock = socket.socket(family, socket.SOCK_STREAM)
             held.append(sock)
-            sock.bind((host, 0))
+            try:
+                sock.bind((host, random.randrange(_LOWEST_PORT, _first_ephemeral())))  # noqa: S311 - no secret
+            except OSError:
+                held.pop().close()
         return [int(sock.getsockname()[1]) for sock in held]
     finally:
         for sock in held:
             sock.close()
+
+
+def _first_ephemeral() -> int:
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError):
+        first = 32768
+    return first if first > _LOWEST_PORT + 1000 else 65536
 
 
 def need(program: str) -> str:
@@ -84,6 +100,7 @@ def _missing(reason: str) -> NoReturn:
 def prefix() -> Iterator[Path]:
     """An empty folder with a short path (unix sockets have 107 bytes), removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
+    folder.chmod(0o755)  # workers of a test run by root may be somebody else
     try:
         yield folder
     finally:

@@ -19,7 +19,6 @@ from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua.directives import LuaFamily
 from headrace.supervisor.program import Listen
-from headrace.topology.bridge import Bridge
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.lua.runtime import Runtime
     from headrace.supervisor.log import EngineLog
     from headrace.supervisor.program import Identity
+    from headrace.topology.bridge import Bridge
     from headrace.topology.options import GatewayOptions
     from headrace.topology.pipelines import PipelinePlan
 
@@ -173,6 +173,8 @@ class GatewayPart:
 
     def connect_bridge(self, router: Any, loop: asyncio.AbstractEventLoop, log: EngineLog) -> None:
         """Let access logs of the form pipeline:TAG emit into `router`."""
+        from headrace.topology.bridge import Bridge  # noqa: PLC0415 - a gateway alone does not pay for it
+
         self._bridge = Bridge(router, loop, log)
         self._bridge.connect()
 
