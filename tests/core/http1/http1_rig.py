@@ -50,8 +50,7 @@ class Answering:
 
     def refuse(self, exchange: Exchange, error: HttpError) -> None:
         self.errors.append(error)
-        status = 431 if error.status == 494 else error.status
-        exchange.respond(head_for(exchange, status, 0))
+        exchange.respond(head_for(exchange, error.status, 0))
 
     def closed(self, conn: HttpConnection) -> None:
         self.closed_count += 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from http1_rig import Handler, Rig, head_for, read_answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_table import outcome
 
 from headrace.core.http1.parse import ProtocolError, ResponseParser
+from headrace.testing.clock import settle
 
 WORDS = [
     b"GET / HTTP/1.1\r\n", b"POST /a HTTP/1.0\r\n", b"GET /\r\n", b"Host: a\r\n", b"Host: b\n", b"\r\n", b"\n", b"\r",
@@ -69,3 +73,45 @@ def reply(pieces, method):
 def test_replies(pieces, method):
     whole = reply([b"".join(pieces)], method)
     assert reply(pieces, method) == whole
+
+
+async def serve(pieces, mode):
+    """Statuses that a connection answers, with a handler of one of several habits."""
+
+    async def later(exchange):
+        if mode == "whole":
+            await exchange.read_body()
+        elif mode == "pieces":
+            while await exchange.next_chunk():
+                pass
+        exchange.respond(head_for(exchange, 200, 0))
+
+    def handle(exchange):
+        if mode == "ignore":
+            exchange.respond(head_for(exchange, 200, 0))
+            return None
+        return later(exchange)
+
+    rig = Rig(Handler(handle), max_body=16)
+    for piece in pieces:
+        rig.send(piece)
+        await settle(3)
+    rig.pair.far.shutdown_write()
+    for _ in range(6):
+        await settle()
+    stats = rig.settings.stats
+    assert rig.ended
+    assert not rig.faults
+    assert not rig.pair.loop.failures
+    assert stats.requests == stats.answered == rig.conn.requests
+    assert (stats.connections, rig.handler.closed_count) == (0, 1)
+    methods = [piece.split(b" ")[0] for piece in b"".join(pieces).split(b"\n")]
+    return [status for status in read_answers(rig.output, methods if b"HEAD" in methods else []) if status != "100"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cut(st.one_of(joined(WORDS), joined(GOOD + WORDS))), st.sampled_from(["whole", "pieces", "ignore", "async"]))
+def test_connections(pieces, mode):
+    answered = asyncio.run(serve(pieces, mode))
+    if mode == "whole":
+        assert answered == asyncio.run(serve([b"".join(pieces)], mode))

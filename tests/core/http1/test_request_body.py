@@ -34,6 +34,13 @@ def at_once_or_later(exchange):
 
 
 READERS = [read_all, in_pieces, at_once_or_later]
+
+
+async def say_quickly(rig, data):
+    rig.send(data)
+    await settle(2)
+
+
 SIXTEEN = [b"x" * 64] * 16
 
 
@@ -192,6 +199,19 @@ class TestDeadlines:
         assert rig.ended
         assert rig.handler.errors[0].status == 408
         assert rig.settings.stats.timeouts == 1
+
+    async def test_many_slow_clients_and_a_normal_one(self):
+        slow = [Rig(header_timeout=30.0) for _ in range(50)]
+        normal = Rig(header_timeout=30.0)
+        for second in range(31):
+            for rig in slow:
+                await say_quickly(rig, get(b"x" * 100)[second : second + 1])
+                rig.clock.advance(1)
+            if second % 10 == 0:
+                assert read_answers(await say(normal, get()), []) == ["200"]
+        await settle()
+        assert all(rig.ended for rig in slow)
+        assert not normal.ended
 
     async def test_header_deadline_of_a_later_request_counts_from_its_first_byte(self):
         rig = Rig(header_timeout=10.0, keepalive_timeout=75.0)

@@ -332,6 +332,17 @@ class TestAbort:
         assert rig.settings.stats.aborted == 1
         assert rig.settings.stats.busy == 0
 
+    async def test_on_abort_that_fails(self):
+        def wait(ex):
+            ex.on_abort = lambda: 1 / 0
+
+        rig = await rig_with(wait)
+        await say(rig, get())
+        rig.pair.far.abort()
+        await settle()
+        assert [type(fault) for fault in rig.faults] == [ZeroDivisionError]
+        assert rig.handler.closed_count == 1
+
     async def test_half_closed_client_is_answered(self):
         gate = asyncio.Event()
 

@@ -94,11 +94,13 @@ class HeadScan:
     one, a line that is still growing included (too long, a bare CR, a NUL).
     """
 
-    __slots__ = ("count", "kept", "large", "line", "parts", "room", "start")
+    __slots__ = ("checked", "count", "kept", "large", "line", "parts", "room", "skipped", "start")
 
     def __init__(self, at: int, rules: HeadRules) -> None:
         self.start = -1
         self.line = at
+        self.checked = at  # no fault and no line end up to here
+        self.skipped = 0
         self.count = 0
         self.large = 0
         self.room = rules.first_buffer
@@ -106,18 +108,20 @@ class HeadScan:
         self.kept: list[bytes] = []
 
     def advance(self, data: bytes, rules: HeadRules) -> int:
-        """End of the head in `data`, or -1 when more must come. Raises HttpError: 400, 405, 414, 494, 505."""
+        """End of the head in `data`, or -1 when more must come. Raises HttpError: 400, 405, 414, 431, 505."""
         if self.start < 0 and not self._begin(data, rules):
             return -1
         while True:
             line = self.line
-            newline = data.find(b"\n", line)
+            fresh = max(line, self.checked - 1)  # a CR may be waiting for what follows it
+            newline = data.find(b"\n", fresh)
             end = newline + 1 if newline >= 0 else len(data)
-            if _BAD_BYTE.search(data, line, min(end, line + rules.size)):
+            if _BAD_BYTE.search(data, fresh, min(end, line + rules.size)):
                 raise _invalid("client sent invalid request line" if self.parts is None else _NAMELESS)
             if end - line > rules.size:
                 raise self._too_long(data, rules)
             if newline < 0:
+                self.checked = end
                 return -1
             self._pack(end - line, rules)
             self.line = end
@@ -133,14 +137,16 @@ class HeadScan:
         match = _EMPTY_LINES.match(data, self.line)
         assert match is not None
         start = match.end()
-        if start - self.line > rules.size:
+        self.skipped += start - self.line
+        self.line = start
+        if self.skipped > rules.size:
             raise _invalid("client sent only empty lines")
         rest = len(data) - start
         if not rest or (data[start] == 13 and rest == 1):
             return False
         if data[start] not in _METHOD_BYTES:
             raise _invalid("client sent invalid method")
-        self.start = self.line = start
+        self.start = start
         return True
 
     def _field(self, data: bytes, line: int, end: int, rules: HeadRules) -> bool:
@@ -149,7 +155,7 @@ class HeadScan:
             return False
         self.count += 1
         if self.count > rules.max_headers:
-            raise HttpError(494, "client sent too many header lines")
+            raise HttpError(431, "client sent too many header lines")
         if rules.field.fullmatch(data, line, end):
             self.kept.append(data[line:end])
             return True
@@ -162,7 +168,7 @@ class HeadScan:
         if length > self.room:
             self.large += 1
             if self.large > rules.buffers:
-                raise HttpError(494, "client sent too large header: all header buffers are used")
+                raise HttpError(431, "client sent too large header: all header buffers are used")
             self.room = rules.size
         self.room -= length
 
@@ -170,7 +176,7 @@ class HeadScan:
         if self.parts is None:
             return HttpError(414, f"client sent too long URI: more than {rules.size} bytes")
         name = show(data[self.line : self.line + 64].partition(b":")[0])
-        return HttpError(494, f'client sent too long header line: "{name}", more than {rules.size} bytes')
+        return HttpError(431, f'client sent too long header line: "{name}", more than {rules.size} bytes')
 
 
 _NAMELESS = "client sent invalid header line: bare CR or NUL"
@@ -234,10 +240,9 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     """Parse the head that begins at `at`; None when it is not complete and nothing is wrong so far.
 
     scan: the walker that saw the beginning of the same head (its offsets are those of `data`). Raises
-    HttpError: 400, 405, 414, 494 (the head is too large), 501 (unknown transfer coding), 505.
+    HttpError: 400, 405, 414, 431 (the head is too large), 501 (unknown transfer coding), 505.
     """
-    end = data.find(b"\r\n\r\n", at, at + rules.quick) + 4
-    if scan is None and end > 4:
+    if scan is None and (end := data.find(b"\r\n\r\n", at, at + rules.quick) + 4) > 4:
         raw = data[at:end]
         head = rules.heads.get(raw)
         if head is not None:

@@ -16,7 +16,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.clock import NEVER, Timed
-from headrace.core.http1.dispatch import drive, raised, refuse_head, spawn
+from headrace.core.http1.dispatch import drive, raised, refuse_head, report, spawn
 from headrace.core.http1.exchange import Exchange
 from headrace.core.http1.inbound import open_body
 from headrace.core.http1.linger import hold_open
@@ -198,7 +198,10 @@ class HttpConnection(Timed):
     def _aborted(self, exchange: Exchange, error: Exception | None) -> None:
         if not exchange.finished and not exchange.aborted:
             self.settings.stats.aborted += 1
-            exchange.abort(error if isinstance(error, ConnectionFailed) else None)
+            try:
+                exchange.abort(error if isinstance(error, ConnectionFailed) else None)
+            except Exception as failure:  # noqa: BLE001 - of on_abort: reported, the connection ends all the same
+                report(self, exchange, failure)
 
     def _leave(self) -> None:
         if self._phase != _GONE:

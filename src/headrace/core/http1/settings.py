@@ -115,8 +115,8 @@ class Handler(Protocol):
     def refuse(self, exchange: Exchange, error: HttpError) -> Coroutine[Any, Any, None] | None:
         """Answer a request that cannot be served (malformed, too large, too slow, or a failed handler).
 
-        `exchange.head` may be partial (`RequestHead.partial`). Status 494 stands for "Request header too
-        large" (400 or 431 on the wire). Returning None without an answer closes the connection silently.
+        `exchange.head` may be partial (`RequestHead.partial`). Returning None without an answer closes the
+        connection silently.
         """
 
     def closed(self, conn: HttpConnection) -> None:
