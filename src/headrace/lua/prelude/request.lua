@@ -157,7 +157,6 @@ function req.read_body()
         -- the request itself is at fault (413, 400, 408): it ends with that status, as in OpenResty
         return S.exit_now(R, why)
     end
-    R.body_read = true
 end
 
 --- Python: the body is there, or the status that its fault calls for.

@@ -132,7 +132,6 @@ local function release(R)
     R.header_only = nil
     R.flushing = nil
     R.reading = nil
-    R.body_read = nil
     R.conf = nil
     R.buf:reset()
     if recorded < 256 then
@@ -321,7 +320,8 @@ function S.run(ref, id, flags)
     S.wall = nil
     local phase, keep = flags % KEEP, flags % HEAD >= KEEP
     local R = requests[id]
-    if not R then
+    local fresh = not R
+    if fresh then
         R = new_record(id, phase)
         if keep then
             requests[id] = R
@@ -335,7 +335,24 @@ function S.run(ref, id, flags)
     R.live = 1
     local T = take_thread(R)
     R.entry = T
-    resume(T, chunks[ref])
+    -- resume(T, chunks[ref]), in line: most handlers end in this one call, with no more than output behind them
+    S.cur, S.R = T, R
+    local ok, token = co_resume(T.co, chunks[ref])
+    S.cur, S.R = nil, nil
+    if token == DONE and ok and R.live == 1 then
+        finish(T, true)
+        if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.eof or R.abort) then
+            local out = R.buf:get()
+            R.id, R.sent = nil, nil
+            R.gen = R.gen + 1
+            R.sync = false
+            recorded = recorded + 1
+            records[recorded] = R
+            return out
+        end
+    else
+        step(T, ok, token)
+    end
     if tail ~= 0 then
         drain()
     end
