@@ -9,7 +9,7 @@ import zlib
 
 import msgpack
 import pytest
-from http_rig import Taken, client, problems_of, source
+from http_rig import Taken, client, context_of, make, problems_of, source
 
 from headrace.errors import BufferOverflow
 from headrace.testing.plugin import need
@@ -485,3 +485,31 @@ async def test_the_examples_of_the_documentation_by_curl(tmp_path):
     ]
     assert len(taken.records[-1]["big"]) == 2_000_000
     assert set(taken.tags) == {"app.log"}
+
+
+async def test_workers_share_one_socket():
+    """Two sources on one listening socket, as in two workers: every connection is served, by either."""
+    first, second = Taken(), Taken()
+    async with source(taken=first) as (one, _):
+        shared = one.context.sockets[one.address].dup()
+        context = context_of(workers=2, worker_id=1)
+        context.root.add_output("**", second)
+        two = make("input", "<source>\n@type http\nbind 127.0.0.1\nport 0\n</source>\n", context)
+        context.run_on(one.context.loop, one.context.clock, {two.address: shared})
+        await two.start()
+        for _ in range(20):
+            async with client(one.bound) as conn:
+                assert (await conn.post("/t", b"{}"))[0] == 200
+        await two.quiesce()
+        async with client(one.bound) as conn:
+            assert (await conn.post("/t", b"{}"))[0] == 200
+        await two.stop()
+        assert len(first.records) + len(second.records) == 21
+
+
+async def test_a_source_that_was_never_started_can_be_ended():
+    plugin = make("input", "<source>\n@type http\n</source>\n")
+    assert plugin.stats() == {}
+    await plugin.quiesce()
+    await plugin.stop()
+    await plugin.close()
