@@ -95,8 +95,10 @@ class Buffer:
     def fits(self, chunk: Chunk, size: int, count: int) -> bool:
         """Whether a piece may still go into a staged chunk."""
         limits = self.limits
-        return chunk.size + size <= limits.chunk_size and (
-            limits.chunk_records is None or chunk.count + count <= limits.chunk_records
+        return (
+            chunk.size + size <= limits.chunk_size
+            and (limits.chunk_records is None or chunk.count + count <= limits.chunk_records)
+            and not chunk.closed
         )
 
     def is_full(self, chunk: Chunk) -> bool:
@@ -226,5 +228,5 @@ class Buffer:
         self.store.purge(chunk)
 
 
-def _age(chunk: Chunk) -> tuple[int, bytes]:
-    return (chunk.created, chunk.id)
+def _age(chunk: Chunk) -> int:
+    return chunk.created

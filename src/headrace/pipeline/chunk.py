@@ -37,8 +37,10 @@ class Chunk:
     """
 
     __slots__ = (
-        "attempts", "codec", "count", "created", "due", "encoder", "epoch", "failed_since", "flushing_since",
-        "group", "id", "keys", "meta", "parts", "place", "secondary_attempts", "since", "size", "state", "store",
+        "attempts",
+        "closed", "codec", "count", "created", "due", "encoder", "epoch", "failed_since", "flushing_since",
+        "group", "id", "keys", "meta", "parts", "place",
+        "ragged", "secondary_attempts", "since", "size", "state", "store",
         "window",
     )  # fmt: skip
 
@@ -60,6 +62,10 @@ class Chunk:
         # What the store knows: pieces in memory, and whatever it needs to find the others.
         self.parts: list[bytes] | None = []
         self.place: object = None
+        self.closed = False
+        """Nothing more may be appended: its compressed stream was interrupted by a failed write."""
+        self.ragged = False
+        """Its compressed stream has no proper end."""
         # What the retry logic knows.
         self.attempts = 0
         self.secondary_attempts = 0
@@ -86,7 +92,7 @@ class Chunk:
     def read_compressed(self, name: str = "gzip") -> bytes:
         """Return the content as one gzip member (or one zstd frame), as it is kept when the buffer compresses so."""
         kind = codec.NAMES[name]
-        if self.codec == kind:
+        if self.codec == kind and not self.ragged:
             return self.store.read(self)
         return codec.compress(kind, self.read())
 

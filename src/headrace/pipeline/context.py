@@ -173,9 +173,9 @@ class Context:
         label = getattr(plugin, "label_", None)
         if isinstance(label, str) and isinstance(plugin, Source):
             plugin.router = self.label(label, plugin.place_of("@label"))
-        if isinstance(plugin, Output):
-            self._wire(plugin, primary)
         try:
+            if isinstance(plugin, Output):
+                self._wire(plugin, primary)
             plugin.provision(self)
         except Error as error:
             place = error.place if isinstance(error, ConfError) else None

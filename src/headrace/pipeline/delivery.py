@@ -118,10 +118,10 @@ class Delivery:
     def next_moment(self) -> float:
         """When (by the clock) something that waits now may be tried; infinity when only an event can tell."""
         soonest = math.inf
-        if self.buffer.queued:
-            gate = self.gate.opens_at
-            soonest = max(gate, min(chunk.due for chunk in self.buffer.queued.values()))
-            if self.secondary is not None and self.gate.step:
+        queued = self.buffer.queued
+        if queued:
+            soonest = max(self.gate.opens_at, min(chunk.due for chunk in queued.values()))
+            if self.secondary is not None and self.gate.step and any(not chunk.attempts for chunk in queued.values()):
                 soonest = min(soonest, max(self.secondary_gate.opens_at, self.gate.exhausted_at))
         for chunk in self._parted:
             soonest = min(soonest, max(chunk.due, 0.0 if self.secondary is None else self.secondary_gate.opens_at))

@@ -36,6 +36,19 @@ class Files:
         """Write at the end; return how many bytes were taken, which may be fewer than given."""
         return os.write(fd, data)
 
+    def overwrite(self, path: str, offset: int, data: bytes) -> None:
+        """Write over a part of a file and bring it to the disk."""
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, data, offset)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes at `offset`."""
         return os.pread(fd, size, offset)

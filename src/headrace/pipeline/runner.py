@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.context import Context
 
+_LEAST_WAIT = 0.01
+"""Seconds until lanes that found nothing look again at the earliest."""
 _POLL = 0.05
 """Seconds between two looks at whether everything is flushed, at the end."""
 
@@ -85,7 +87,7 @@ class Runner:
             RetryPolicy(section, has_secondary=self.secondary is not None),
             lanes=section.flush_thread_count,
             secondary=self.secondary,
-            backup=None if section.disable_chunk_backup else self._backup(),
+            backup=None if section.disable_chunk_backup else self.backup(),
             commit_timeout=section.delayed_commit_timeout,
             changed=self._changed,
             clock=clock,
@@ -102,7 +104,14 @@ class Runner:
         self.lanes.start()
         output.__dict__["emit"] = self.intake.emit
 
-    def _backup(self) -> Backup:
+    def restore(self, chunks: list[Chunk]) -> None:
+        """Take over chunks that another process has left."""
+        self.buffer.restore(chunks)
+        self.restored += sum(chunk.count for chunk in chunks)
+        self.chunks_queued()
+
+    def backup(self) -> Backup:
+        """Return where chunks go that nobody takes."""
         settings = self.context.settings
         return Backup(
             settings.root_dir or settings.backup_dir,
@@ -203,7 +212,8 @@ class Runner:
         if moment == math.inf or (now < self._try_at <= moment):
             return
         self._try_at = moment
-        wait = max(moment - now, 0.0)
+        # There was nothing to do at this very moment, so the next one is never now: lanes do not spin.
+        wait = max(moment - now, _LEAST_WAIT)
         if self._try_timer is None:
             self._try_timer = self.context.clock.deadline(wait, self._try)
         else:
@@ -284,8 +294,9 @@ def _runner(output: Output, context: Context) -> Runner | None:
     owner = output.directive
     assert owner is not None
     given = output.buffer_section or Directive("buffer", (), owner.file, owner.line, block=())
-    directive = with_defaults(given, output.buffer_defaults, output.default_chunk_keys)
-    type_name = reserved(directive, "@type") or output.buffer_defaults.get("@type", "memory")
+    defaults = output.buffer_parameters()
+    directive = with_defaults(given, defaults, output.default_chunk_keys)
+    type_name = reserved(directive, "@type") or defaults.get("@type", "memory")
     problems = context.problems
     before = len(problems.errors)
     try:

@@ -152,7 +152,7 @@ class Shaper:
             over = size + len(item.data) > limits.chunk_size or (
                 limits.chunk_records is not None and count + item.number > limits.chunk_records
             )
-            if chunk is None or (over and count):
+            if chunk is None or chunk.closed or (over and count):
                 if chunk is not None and parts:
                     plan.writes.append((chunk, b"".join(parts), taken))
                 chunk = self._next(group, meta, chunk, plan)

@@ -127,8 +127,8 @@ class Kit:
         self.problems = Problems()
         self.clock = clock or FakeClock()
         self._own: dict[tuple[str, str], type[Plugin]] = {
-            (cls.kind, cls.name): cls for cls in (Script, Direct, DropFilter, *plugins)
-        }  # type: ignore[attr-defined]
+            (cls.kind, vars(cls)["name"]): cls for cls in _own_plugins(plugins)
+        }
         tree = parse(text, "test.conf", env={}, hostname="host", worker_id="0")
         self.pipeline: Pipeline | None = build_pipeline(
             tree, lookup=self._lookup, problems=self.problems, settings=settings, files=files
@@ -182,6 +182,17 @@ class Kit:
         stamp = self.clock.wall_ns() if time is None else time
         return self.pipeline.router.emit(tag, Batch.of([(stamp, record) for record in records]))
 
+    async def work(self) -> None:
+        """Let everything happen that needs no time."""
+        before = -1
+        while before != (now := sum(len(plugin.tries) for plugin in self._scripts())):
+            before = now
+            await settle(100)
+
+    def _scripts(self) -> list[Script]:
+        assert self.pipeline is not None
+        return [plugin for plugin in self.pipeline.plugins if isinstance(plugin, Script)]
+
     def stats(self, index: int = 0) -> dict[str, Any]:
         """Return the figures of a buffered output."""
         assert self.pipeline is not None
@@ -192,6 +203,10 @@ class Kit:
         figures = self.stats(index)
         known = figures["delivered"] + figures["buffered"] + sum(figures["dropped"].values())
         return bool(figures["received"] + figures["restored"] == known)
+
+
+def _own_plugins(plugins: Sequence[type[Plugin]]) -> list[type[Plugin]]:
+    return [Script, Direct, DropFilter, *plugins]
 
 
 def rejects(records: Sequence[Record]) -> Any:

@@ -1,0 +1,344 @@
+"""Chunks in journals: the store behind `<buffer> @type file`.
+
+    PATH/journal.0/   the slot of the first process that opened PATH: lock, segments
+    PATH/journal.1/   that of a second one, while the first still runs (a reload)
+
+New chunks go to the journal of our own slot. What another process left in its slot is adopted when its
+lock is free, at start and every few seconds: its chunks are delivered from where they are, and the slot
+disappears with the last of them. So nothing on disk has two owners, and a reload loses nothing.
+
+What was just written is kept in memory too, up to CACHE bytes, so that a chunk which is delivered soon is
+not read from the disk.
+
+When is a batch safe? With `sync write` (the default) when the kernel has it, which survives a crash of the
+process; the disk follows within sync_interval. With `sync fsync` when the disk has it: everything that
+waits shares one fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import BufferOverflow, Error
+from headrace.pipeline.chunk import Chunk
+from headrace.pipeline.journal import Journal, Place
+from headrace.pipeline.memory import Seen
+from headrace.pipeline.placeholders import Meta
+from headrace.pipeline.recovery import Recovery
+from headrace.pipeline.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headrace.core.clock import Clock, Deadline
+    from headrace.pipeline.buffer import Write
+    from headrace.pipeline.files import Files
+    from headrace.pipeline.placeholders import ChunkKeys
+
+CACHE: Final = 32 << 20
+ADOPT_INTERVAL: Final = 5.0
+_SLOTS: Final = 1000
+
+
+class FileStore:
+    """The journals of one buffer path. Raises Error or OSError when the path cannot be used."""
+
+    persistent = True
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: Files,
+        clock: Clock,
+        log: logging.Logger,
+        backup: str,
+        fsync: bool,
+        sync_interval: float,
+        segment_size: int,
+        dir_mode: int,
+        mode: int,
+        adopted: Callable[[list[Chunk]], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.clock = clock
+        self.log = log
+        self.adopted = adopted
+        self.fsyncs = 0
+        self._backup = backup
+        self._fsync = fsync
+        self._sync_interval = sync_interval
+        self._segment_size = segment_size
+        self._dir_mode = dir_mode
+        self._mode = mode
+        self._seen = Seen()
+        self._others: list[Journal] = []
+        self._cached = 0
+        self._executor: ThreadPoolExecutor | None = None
+        self._syncing: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._timer: Deadline | None = None
+        self._adopt_timer: Deadline | None = None
+        self._sync_errors = Throttle()
+        self._closed = False
+        self._slot = -1
+        self.journal = self._open_own()
+
+    def _open_own(self) -> Journal:
+        self.files.makedirs(self.path, self._dir_mode)
+        for slot in range(_SLOTS):
+            if (journal := self._open_slot(slot)) is not None:
+                self._slot = slot
+                return journal
+        raise Error(f"the buffer path {self.path} is in use by {_SLOTS} processes", kind="locked")
+
+    def _open_slot(self, slot: int) -> Journal | None:
+        folder = os.path.join(self.path, f"journal.{slot}")
+        self.files.makedirs(folder, self._dir_mode)
+        lock = self.files.lock(os.path.join(folder, "lock"), self._mode)
+        if lock is None:
+            return None
+        return Journal(folder, lock, self.files, self.log, mode=self._mode, size=self._segment_size)
+
+    # The interface of stores.
+
+    def write(self, writes: Sequence[Write], batch_id: bytes | None) -> None:
+        """Append the pieces in one record. Raises OSError: nothing has happened."""
+        pieces: list[tuple[Place, bytes, int]] = []
+        fresh: dict[int, Place] = {}
+        for chunk, data, count in writes:
+            place = chunk.place or fresh.get(id(chunk))
+            if place is None:
+                place = fresh[id(chunk)] = self._place(chunk)
+            assert isinstance(place, Place)
+            pieces.append((place, chunk.encoder.add(data, flush=True) if chunk.encoder else data, count))
+        try:
+            self.journal.append(pieces, self.clock.wall_ns(), batch_id)
+        except OSError:
+            for chunk, _data, _count in writes:
+                if chunk.encoder is not None:
+                    chunk.closed = chunk.ragged = True
+            raise
+        for (chunk, _data, count), (place, piece, _count) in zip(writes, pieces, strict=True):
+            chunk.place = place
+            chunk.size += len(piece)
+            chunk.count += count
+            self._cache(chunk, piece)
+        if batch_id is not None:
+            self._seen.add(batch_id)
+        if self._timer is None and not self._fsync:
+            self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
+
+    def seal(self, chunk: Chunk) -> None:
+        """Close the compressed member; its end is not on the disk, which recovery can do without."""
+        if chunk.encoder is not None:
+            if not chunk.ragged:
+                tail = chunk.encoder.finish()
+                self._cache(chunk, tail)
+                if chunk.parts is None:
+                    chunk.ragged = True
+            chunk.encoder = None
+
+    def purge(self, chunk: Chunk) -> None:
+        """Note that a chunk is gone, and remove what nobody needs any more."""
+        self._uncache(chunk)
+        chunk.encoder = None
+        place = chunk.place
+        if not isinstance(place, Place):
+            return
+        journal = place.journal
+        journal.purge(place)
+        self._collect(journal)
+        if journal is not self.journal and not journal.places:
+            self._let_go(journal)
+
+    def read(self, chunk: Chunk) -> bytes:
+        """Return the pieces, from memory or from the disk."""
+        if chunk.parts is not None:
+            return chunk.parts[0] if len(chunk.parts) == 1 else b"".join(chunk.parts)
+        assert isinstance(chunk.place, Place)
+        return b"".join(chunk.place.journal.read(chunk.place))
+
+    def seen(self, batch_id: bytes) -> bool:
+        """Whether a batch with this id was accepted before, by an earlier run too."""
+        return batch_id in self._seen
+
+    def acknowledged(self) -> Awaitable[None] | None:
+        """None, or with `sync fsync` a future that ends when the disk has what was written."""
+        if not self._fsync or not self.journal.unsynced():
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        if self._syncing is None:
+            self._start_sync()
+        return future
+
+    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+        """Return what an earlier run left in our slot, and in slots that nobody holds."""
+        self._keys = keys
+        chunks = self._recover(self.journal, since)
+        chunks += self._adopt(since)
+        self._adopt_timer = self.clock.deadline(ADOPT_INTERVAL, self._look_for_left)
+        return sorted(chunks, key=lambda chunk: chunk.created)
+
+    def close(self) -> None:
+        """Bring everything to the disk, give up files and locks."""
+        self._closed = True
+        for timer in (self._timer, self._adopt_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+        for journal in (*self._others, self.journal):
+            journal.close(self._still_seen)
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    # Slots.
+
+    def _recover(self, journal: Journal, since: float) -> list[Chunk]:
+        recovery = Recovery(journal, self._backup, self._dir_mode, self._mode)
+        chunks: list[Chunk] = []
+        for found in recovery.run():
+            opening, place = found.opening, found.place
+            assert opening is not None
+            assert place is not None
+            meta = Meta(opening.tag, opening.timekey, opening.variables)
+            chunk = Chunk(self, self._keys, self._keys.group(meta), meta, opening.created, since, opening.codec)
+            chunk.id = opening.chunk_id
+            chunk.parts = None
+            chunk.encoder = None
+            chunk.ragged = bool(opening.codec)
+            chunk.place = place
+            chunk.size = place.size
+            chunk.count = place.events
+            chunks.append(chunk)
+        for batch_id in recovery.seen:
+            self._seen.add(batch_id)
+        if chunks:
+            events = sum(chunk.count for chunk in chunks)
+            self.log.info(
+                "%s: %d chunks with %d events were left by an earlier run", journal.folder, len(chunks), events
+            )
+        self._collect(journal)
+        return chunks
+
+    def _adopt(self, since: float) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        held = {self.journal.folder, *(journal.folder for journal in self._others)}
+        for name in self.files.listdir(self.path):
+            folder = os.path.join(self.path, name)
+            slot = name.removeprefix("journal.")
+            if not name.startswith("journal.") or not slot.isdigit() or folder in held:
+                continue
+            if not any(one.endswith(".journal") for one in self.files.listdir(folder)):
+                continue
+            journal = self._open_slot(int(slot))
+            if journal is None:
+                continue
+            self._others.append(journal)
+            chunks += self._recover(journal, since)
+            if not journal.places:
+                self._let_go(journal)
+        return chunks
+
+    def _look_for_left(self) -> None:
+        """Adopt what a process that ended meanwhile has left."""
+        try:
+            chunks = self._adopt(self.clock.now())
+        except (OSError, Error) as error:
+            self._sync_errors.log(self.log, logging.ERROR, "%s cannot be looked through: %s", self.path, error)
+            chunks = []
+        if chunks and self.adopted is not None:
+            self.adopted(sorted(chunks, key=lambda chunk: chunk.created))
+        self._adopt_timer = self.clock.deadline(ADOPT_INTERVAL, self._look_for_left)
+
+    def _let_go(self, journal: Journal) -> None:
+        """Remove an adopted slot that is empty."""
+        self._others.remove(journal)
+        journal.close(self._still_seen)
+
+    # Disk space.
+
+    def _collect(self, journal: Journal) -> None:
+        journal.collect(self._still_seen)
+        try:
+            if journal.compact(self.clock.wall_ns()) and self._timer is None and not self._closed:
+                self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
+        except (OSError, ValueError) as error:
+            self._sync_errors.log(self.log, logging.WARNING, "%s cannot be compacted: %s", journal.folder, error)
+
+    def _still_seen(self, ids: list[bytes]) -> list[bytes]:
+        return [one for one in ids if one in self._seen]
+
+    # Memory.
+
+    def _place(self, chunk: Chunk) -> Place:
+        meta = chunk.meta
+        return self.journal.place((chunk.id, chunk.created, chunk.codec, meta.tag, meta.timekey, meta.variables))
+
+    def _cache(self, chunk: Chunk, piece: bytes) -> None:
+        if chunk.parts is None:
+            return
+        if self._cached + len(piece) > CACHE:
+            self._uncache(chunk)
+            return
+        chunk.parts.append(piece)
+        self._cached += len(piece)
+
+    def _uncache(self, chunk: Chunk) -> None:
+        if chunk.parts is not None:
+            self._cached -= sum(map(len, chunk.parts))
+            chunk.parts = None
+
+    # Safety.
+
+    def _start_sync(self) -> None:
+        """Bring what was written to the disk, in a thread."""
+        self._timer = None
+        if self._closed or self._syncing is not None:
+            return
+        todo = [(journal, journal.unsynced()) for journal in (self.journal, *self._others)]
+        waiting, self._waiting = self._waiting, []
+        fds = [fd for _journal, part in todo for _segment, fd, _size in part]
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "fsync")
+        self.fsyncs += 1
+        work = asyncio.get_running_loop().run_in_executor(self._executor, self._sync_all, fds)
+        self._syncing = work
+
+        def done(ended: asyncio.Future[None]) -> None:
+            self._syncing = None
+            error = None if ended.cancelled() else ended.exception()
+            if error is None:
+                for journal, part in todo:
+                    journal.note_synced(part)
+            else:
+                self._sync_errors.log(self.log, logging.ERROR, "the buffer cannot be synced: %s", error)
+                self.journal.leave()  # what the kernel still holds of that file is not known
+            for future in waiting:
+                if future.done():
+                    continue
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))
+            if self._closed:
+                return
+            if self._waiting:
+                self._start_sync()
+            elif self._timer is None and not self._fsync and self.journal.unsynced():
+                self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
+
+        work.add_done_callback(done)
+
+    def _sync_all(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            self.files.sync(fd)

@@ -1,0 +1,96 @@
+"""Buffer `file` (docs.fluentd.org, Buffer Plugins, file): a journal on disk; see `pipeline.filestore`.
+
+`path` is a folder. Of Fluentd's forms with a file name, `/dir/name.*.log` and the path of an existing file,
+the part before the star names the folder: `/dir/name.journals`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from headrace.conf.params import enum, size, string, time
+from headrace.errors import ConfError
+from headrace.pipeline.filestore import FileStore
+from headrace.pipeline.journal import SEGMENT_SIZE
+from headrace.pipeline.settings import BufferSection
+
+if TYPE_CHECKING:
+    from headrace.conf.params import Problems
+    from headrace.pipeline.context import Context
+
+
+class FileBuffer(BufferSection):
+    """Chunks on disk."""
+
+    persistent = True
+
+    chunk_limit_size = size(default=256 << 20, doc="Bytes of a chunk")
+    total_limit_size = size(default=64 << 30, doc="Bytes of all chunks: staged, queued and in flight")
+    path = string(default=None, doc="Folder of the journal; default: root_dir/workerN/@id/buffer")
+    path_suffix = string(
+        default=None, deprecated="the journal's files have names of their own", doc="No effect: see path"
+    )
+    sync = enum(("write", "fsync"), default="write", doc="When a batch counts as safe: in the kernel, or on the disk")
+    sync_interval = time(default=0.4, doc="With sync write, seconds until the disk has what was written")
+    segment_size = size(default=SEGMENT_SIZE, doc="Bytes of one file of the journal")
+    dir_permission = string(default=None, doc="Octal mode of the folders")
+    file_permission = string(default=None, doc="Octal mode of the files")
+
+    folder: str
+
+    def validate(self, problems: Problems) -> None:
+        """Check what one parameter cannot know alone."""
+        super().validate(problems)
+        if self.segment_size < 1 << 12:
+            problems.error('parameter "segment_size" must be at least 4k', self.place_of("segment_size"))
+        if self.sync_interval <= 0:
+            problems.error('parameter "sync_interval" must be above 0', self.place_of("sync_interval"))
+        for name in ("dir_permission", "file_permission"):
+            text = getattr(self, name)
+            if text is not None and (not text or text.strip("01234567")):
+                problems.error(f'parameter "{name}" must be octal, such as 0755', self.place_of(name))
+
+    def provision(self, context: Context) -> None:
+        """Find the folder, and see that no other output has it."""
+        settings = context.settings
+        if self.path is not None:
+            folder = folder_of(self.path)
+            if settings.workers > 1:
+                folder = os.path.join(folder, f"worker{settings.worker_id}")
+        elif settings.root_dir is not None and self.owner.id_ is not None:
+            folder = os.path.join(settings.root_dir, f"worker{settings.worker_id}", self.owner.id_, "buffer")
+        else:
+            raise ConfError(
+                "the file buffer has no path", self.place, hint="write path, or root_dir in <system> and @id here"
+            )
+        self.folder = os.path.realpath(folder)
+        other = context.claimed.setdefault(self.folder, self.owner.plugin_id)
+        if other != self.owner.plugin_id:
+            raise ConfError(f'the buffer path {folder} is already that of "{other}"', self.place_of("path"))
+
+    def open_store(self, context: Context) -> FileStore:
+        """Open the journal."""
+        settings = context.settings
+        runner = self.owner.runner
+        assert runner is not None
+        return FileStore(
+            self.folder,
+            files=context.files,
+            clock=context.clock,
+            log=self.owner.log,
+            backup=runner.backup().folder,
+            fsync=self.sync == "fsync",
+            sync_interval=self.sync_interval,
+            segment_size=self.segment_size,
+            dir_mode=int(self.dir_permission, 8) if self.dir_permission else settings.dir_mode,
+            mode=int(self.file_permission, 8) if self.file_permission else settings.file_mode,
+            adopted=runner.restore,
+        )
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a `path` of Fluentd means."""
+    if "*" in os.path.basename(path):
+        return os.path.join(os.path.dirname(path), os.path.basename(path).partition("*")[0].rstrip(".") + ".journals")
+    return path + ".journals" if os.path.isfile(path) else path
