@@ -93,3 +93,9 @@ def handle(request):
 
 def status(request):
     return 201
+
+
+async def flood(request):
+    while True:
+        request.output(b"x" * 1_000_000)
+        await request.flush()

@@ -487,3 +487,35 @@ async def test_reads_with_a_half_closed_client(http):
     answer = await asyncio.wait_for(reader.read(), 10)
     assert answer.count(b"x") >= 3_000_000
     writer.close()
+
+
+async def test_a_body_that_is_cut_short_is_no_fault_of_ours(serve):
+    site = await serve(
+        """error_log logs/e.log info; http { log_format s "$status"; access_log logs/a.log s; client_body_timeout 200ms;
+        server { listen 127.0.0.1:80; location / { content_by_python edge_handlers:echo; } } }"""
+    )
+    part = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"
+    assert b"200" not in await site.raw(part)
+    assert await site.raw(part, eof=False) == b""
+    async with asyncio.timeout(10):
+        while site.log("a.log").count("\n") < 2:
+            await asyncio.sleep(0.01)
+    assert sorted(site.log("a.log").split()) == ["400", "408"]
+    assert "Traceback" not in site.log("e.log")
+    assert "prematurely closed" in site.log("e.log")
+
+
+async def test_a_client_that_does_not_read_is_given_up(serve):
+    site = await serve(
+        """error_log logs/e.log info; http { access_log off; send_timeout 200ms;
+        server { listen 127.0.0.1:80; location / { content_by_python edge_handlers:flood; } } }"""
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    await reader.readexactly(100)
+    async with asyncio.timeout(10):
+        while site.gateway.stats()["connections"]:
+            await asyncio.sleep(0.01)
+    assert "Traceback" not in site.log("e.log")
+    assert site.log("e.log").count("[info]") >= 1
+    writer.close()

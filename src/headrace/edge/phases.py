@@ -20,7 +20,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import HttpError
+from headrace.edge import log
+from headrace.errors import ConnectionFailed, HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -126,10 +127,20 @@ async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, re
 
 
 def _fault(request: Request, error: Exception) -> int:
+    """Log what a handler raised; returns the code to complete the request with."""
+    exchange = request.exchange
     if isinstance(error, HttpError):
-        request.log_error(4, error.message.encode("utf-8", "surrogateescape"))
+        level = log.ERR if error.status == 413 or error.status >= 500 else log.INFO
+        request.log_error(level, error.message.encode("utf-8", "surrogateescape"))
         if error.close:
-            request.exchange.keep_alive = False
+            exchange.keep_alive = False
         return error.status
+    if isinstance(error, ConnectionFailed) and (exchange.aborted or exchange.conn.stream.closed):
+        request.log_error(log.INFO, b"client prematurely closed connection")
+        cut = exchange.body is not None and not exchange.body.done
+        if not request.header_sent:
+            request.status = 400 if cut else 499
+        request.abandon()
+        return DONE
     request.log_fault(error)
     return 500

@@ -17,8 +17,10 @@ from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
 from headrace.edge.head import assemble
 from headrace.edge.headers import HeadersIn, HeadersOut
+from headrace.edge.log import INFO
 from headrace.edge.logphase import end
 from headrace.edge.special import complete
+from headrace.errors import Timeout
 
 if TYPE_CHECKING:
     from headrace.core.http1.exchange import Exchange, Framing
@@ -280,7 +282,12 @@ class Request:
             if held and not self.header_only:
                 self._pending = [*(self._pending or ()), held]
         self.push()
-        await self.exchange.drain(self.location.send_timeout)
+        try:
+            await self.exchange.drain(self.location.send_timeout)
+        except Timeout:
+            self.log_error(INFO, b"client timed out (110: Connection timed out) while sending to client")
+            self.exchange.conn.stream.abort()
+            raise
 
     def finish(self) -> None:
         """End the answer and the request; does nothing the second time."""
