@@ -3,13 +3,16 @@
 Workers share a listener, and whoever wakes first could take a whole burst. So a worker accepts one
 connection, and when more are waiting it stands back for a millisecond so that its neighbours get theirs.
 What is still there after that nobody else wanted: the worker takes more each time. A connection that comes
-alone is never made to wait. Out of descriptors, it stands back for half a second and says so once.
+alone is taken at once, except by the worker that took the one before: it lets the others try first, and
+stops being so polite while nobody answers. All that workers share for this is a count of what was accepted.
+Out of descriptors, a worker stands back for half a second and says so once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import select
 import socket
@@ -27,9 +30,20 @@ if TYPE_CHECKING:
 
 BACKLOG = 511  # nginx's default
 _BATCH = 32
+_IMPATIENCE = 64  # connections taken without asking, when nobody else has wanted one for long
 _STAND_BACK = 0.001  # seconds; long enough for a sleeping neighbour to wake
 _BACK_OFF = 0.5  # seconds, as nginx's accept_mutex_delay
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class ListeningSocket(socket.socket):
+    """A socket with a number that all processes forked from its opener see: how many were accepted."""
+
+    __slots__ = ("turns",)
+
+    def __init__(self, family: int, kind: int) -> None:
+        super().__init__(family, kind)
+        self.turns = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
 
 
 def open_listener(
@@ -50,7 +64,7 @@ def open_listener(
     host, port = address[0], address[1]
     family, where = _numeric("0.0.0.0" if host in {"", "*"} else host, port)
     name = f"[{where[0]}]:{port}" if family == socket.AF_INET6 else f"{where[0]}:{port}"
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = ListeningSocket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -91,7 +105,7 @@ def remove_unix(sock: socket.socket) -> None:
 
 
 def _open_unix(path: str, backlog: int, mode: int | None) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock: socket.socket = ListeningSocket(socket.AF_UNIX, socket.SOCK_STREAM)
     where = "\0" + path[1:] if path.startswith("@") else path
     if not _is_abstract(where):
         _remove_stale(where)
@@ -161,9 +175,9 @@ class Listener:
     """
 
     __slots__ = (
-        "_accept", "_armed", "_batch", "_clock", "_closed", "_exhausted", "_loop", "_nodelay", "_pending",
-        "_resume", "_shared", "_standing_back", "accepted", "address", "backed_off", "connections",
-        "max_connections", "paused", "sock",
+        "_accept", "_alone", "_armed", "_batch", "_clock", "_closed", "_exhausted", "_loop", "_nodelay",
+        "_pending", "_resume", "_seen", "_shared", "_skip", "_standing_back", "_turns", "_waited", "accepted",
+        "address", "backed_off", "connections", "max_connections", "paused", "sock",
     )  # fmt: skip
 
     def __init__(
@@ -191,6 +205,11 @@ class Listener:
         self._exhausted = exhausted
         self._nodelay = sock.family != socket.AF_UNIX
         self._batch = 1 if shared else _BATCH
+        self._turns: memoryview | None = getattr(sock, "turns", None) if shared else None
+        self._seen = -1  # the count after our last connection
+        self._waited = False  # we have stood back for the one that is waiting
+        self._alone = 0  # how long nobody has wanted what we left
+        self._skip = 0  # so many we take without asking
         self._pending = select.poll()
         self._pending.register(sock.fileno(), select.POLLIN)
         self._armed = False
@@ -245,6 +264,9 @@ class Listener:
             self._standing_back = None
 
     def _readable(self) -> None:
+        if self._turns is not None and self._others_first():
+            self._stand_back()
+            return
         for _ in range(self._batch):
             if self.paused or self._full():
                 self._disarm()
@@ -261,11 +283,13 @@ class Listener:
                 return
             self._take(sock, peer)
         if self._shared and not self.paused:
-            self._yield_to_others()
+            self._look_for_more()
 
     def _take(self, sock: socket.socket, peer: Address) -> None:
         self.accepted += 1
         self.connections += 1
+        if self._turns is not None:
+            self._seen = self._turns[0] = self._turns[0] + 1  # not atomic, and need not be
         try:
             sock.setblocking(False)
             if self._nodelay:
@@ -277,11 +301,31 @@ class Listener:
             self.connections -= 1
             self._loop.call_exception_handler({"message": "a new connection failed", "exception": error})
 
-    def _yield_to_others(self) -> None:
+    def _others_first(self) -> bool:
+        """Whether the connection that waits is offered to the other workers first."""
+        assert self._turns is not None
+        if self._turns[0] != self._seen:  # somebody else had the last one, or it is our first
+            self._waited = False
+            self._alone = self._skip = 0
+            return False
+        if self._waited:
+            self._waited = False
+            self._alone = self._skip = min(2 * self._alone or 1, _IMPATIENCE)
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        self._waited = True
+        return True
+
+    def _look_for_more(self) -> None:
         if not self._pending.poll(0):
             self._batch = 1
             return
         self._batch = min(self._batch + 1, _BATCH)
+        self._stand_back()
+
+    def _stand_back(self) -> None:
         self._disarm()
         self._standing_back = self._loop.call_later(_STAND_BACK, self._stood_back)
 

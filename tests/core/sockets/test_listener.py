@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -256,7 +257,7 @@ def worker(sock, ready, result):
         os._exit(0)
 
 
-def share_of_two_workers(connections=200):
+def share_of_two_workers(connections, pause):
     with open_listener(LOCAL) as sock:
         ready, tell_ready = os.pipe()
         result, tell_result = os.pipe()
@@ -268,7 +269,11 @@ def share_of_two_workers(connections=200):
             pids.append(pid)
         for _ in pids:
             os.read(ready, 1)
-        clients = [socket.create_connection(sock.getsockname()) for _ in range(connections)]
+        clients = []
+        for _ in range(connections):
+            clients.append(socket.create_connection(sock.getsockname()))
+            if pause:
+                time.sleep(pause)
         # The last ones are accepted when the backlog is empty: the kernel tells.
         info = 1
         while info:
@@ -285,12 +290,38 @@ def share_of_two_workers(connections=200):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_burst_is_shared_between_two_workers():
+@pytest.mark.parametrize("pause", [0, 0.002], ids=["in a burst", "one by one"])
+def test_connections_are_shared_between_two_workers(pause):
     # On a machine that is busy otherwise one worker may get no time at all in a round: then another round.
     rounds = []
     for _ in range(4):
-        rounds.append(share_of_two_workers())
+        rounds.append(share_of_two_workers(200, pause))
         assert sum(rounds[-1]) == 200
         if min(rounds[-1]) >= 50:
             return
     pytest.fail(f"one worker took nearly all: {rounds}")
+
+
+async def test_a_worker_that_is_alone_soon_stops_offering_connections_to_others():
+    bench = Bench()
+    stood_back = []
+    stand_back = bench.listener._stand_back
+
+    class Counting(Listener):
+        __slots__ = ()
+
+        def _stand_back(self):
+            stood_back.append(self.accepted)
+            stand_back()
+
+    bench.listener.__class__ = Counting
+    for count in range(1, 101):
+        bench.dial()
+        await bench.until(count)
+    assert len(stood_back) < 12
+    bench.listener._turns[0] += 1  # another worker has taken one
+    stood_back.clear()
+    bench.dial()
+    await bench.until(101)
+    assert stood_back == []
+    bench.close()
