@@ -127,7 +127,7 @@ def expected(stream: bytes, pattern: bytes, calls: list[int | None]) -> list[byt
         elif at == 0:
             out.append(None)
             stream = stream[len(pattern) :]
-        elif at <= size:
+        elif at < size:
             out.append(stream[:at])
             stream = stream[at + len(pattern) :]
             ended = True

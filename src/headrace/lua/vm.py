@@ -28,6 +28,7 @@ PRELUDE: Final = (
     "dial",
     "pool",
     "cosocket",
+    "receive",
     "connect",
     "until",
     "output",

@@ -130,6 +130,7 @@ function methods.connect(sock, ...)
         sock.connecting = nil
         stats.opened = stats.opened + 1
     end
+    S.take_credit(sock)
     sock.R = R
     local socks = R.socks
     if not socks then

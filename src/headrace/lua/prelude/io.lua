@@ -2,7 +2,8 @@
 --
 -- A read that finds nothing is tried again for a while before the thread parks: parking and waking cost more
 -- than a fast peer needs to answer. The retry is adaptive: each socket carries credit that a paid retry raises
--- and a vain one lowers; without credit a socket parks at once and retries only now and then. sched_yield between
+-- and a vain one lowers, and leaves it to the next one to the same place; without credit a socket parks at once
+-- and retries only now and then. sched_yield between
 -- tries lets a peer on the same core run. Neighbours are safe: every few tries the loop's own epoll descriptor is
 -- looked at, and a thread that has run for TURN ms without the loop gives it a turn.
 -- Settings: lua_socket_spin_time (microseconds, 0 = off), lua_socket_turn_time (milliseconds).
@@ -20,7 +21,35 @@ pollfd[0].events = 1
 local spin_ms, turn_ms = 0.05, 4
 local ops = 0
 S.turn = 0
-S.credit = CREDIT / 2 -- what a new socket begins with: the credit that the last one ended with
+
+-- The credit with which a connection to a place begins: what the last one to it ended with. One in PROBE of those
+-- without credit gets some, for a place may have become fast.
+local PROBE, PLACES = 64, 1024
+local credits, places, probes = {}, 0, 0
+
+--- Give a socket the credit of its place, when it is connected.
+function S.take_credit(sock)
+    local credit = credits[sock.key] or CREDIT / 2
+    if credit == 0 then
+        probes = probes + 1
+        if probes % PROBE == 0 then
+            credit = 1
+        end
+    end
+    sock.credit, sock.vain, sock.skipped, sock.unyielding = credit, 4, 0, 0
+end
+
+--- Remember the credit of a socket for its place, when its connection is closed or put to rest.
+function S.keep_credit(sock)
+    local key = sock.key
+    if credits[key] == nil then
+        places = places + 1
+        if places > PLACES then
+            credits, places = {}, 1
+        end
+    end
+    credits[key] = sock.credit
+end
 
 --- Python: the loop's descriptor (-1: unknown), the bound of a retry in microseconds, the longest run in ms.
 function S.set_spin(epoll_fd, spin_us, turn)

@@ -1,4 +1,5 @@
--- Runs that may not wait: init, init_worker, log, set, filters. They have no coroutine of their own.
+-- Runs that may not wait (init, init_worker, log, set, filters): they have no coroutine of their own. And what ends a
+-- request from outside.
 local S = ...
 local requests = S.requests
 
@@ -35,4 +36,29 @@ function S.run_plain(ref, id, phase, ...)
         S.drain()
     end
     return ok, a, b
+end
+
+--- Python: the request has ended.
+function S.forget(id)
+    local R = requests[id]
+    if R then
+        R.sync = true
+        S.release(R)
+        R.sync = false
+    end
+end
+
+--- Python: the client went away. Without an on_abort callback the handler goes on, as lua_check_client_abort off.
+function S.aborted(id)
+    local R = requests[id]
+    if R and R.live > 0 then
+        local callback = R.abort
+        if callback then
+            R.abort = nil
+            S.spawn(R, callback)
+        else
+            S.terminate(R, 499)
+        end
+        S.drain()
+    end
 end

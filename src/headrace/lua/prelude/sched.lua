@@ -393,28 +393,3 @@ function S.run_task(phase, conf, done, fn, ...)
     R.entry = T
     resume(T, fn, ...)
 end
-
---- Python: the request has ended.
-function S.forget(id)
-    local R = requests[id]
-    if R then
-        R.sync = true
-        release(R)
-        R.sync = false
-    end
-end
-
---- Python: the client went away. Without an on_abort callback the handler goes on, as lua_check_client_abort off.
-function S.aborted(id)
-    local R = requests[id]
-    if R and R.live > 0 then
-        local callback = R.abort
-        if callback then
-            R.abort = nil
-            S.spawn(R, callback)
-        else
-            terminate(R, 499)
-        end
-        drain()
-    end
-end

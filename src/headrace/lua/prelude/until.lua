@@ -73,7 +73,9 @@ local function read_until(sock, state, pattern, inclusive, size)
     local from = 0
     while true do
         local at = find(rb, pattern, from)
-        if at and (size == 0 or at <= size) then
+        -- A piece of exactly `size` before the pattern leaves the pattern to the next call, as it must when the
+        -- pattern has not arrived yet: what the calls give does not depend on how the stream was cut.
+        if at and (size == 0 or at == 0 or at < size) then
             if size > 0 then
                 if at == 0 and not inclusive then
                     rb:skip(#pattern)
