@@ -425,12 +425,15 @@ async def test_unix_socket(serve, tmp_path):
 
 async def test_tls(serve, tmp_path):
     authority = trustme.CA()
-    certificate = authority.issue_cert("localhost")
-    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "cert.pem")
+    for name in ("localhost", "other.example"):
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(tmp_path / f"{name}.pem")
     site = await serve(
-        """http { access_log off; ssl_certificate cert.pem; ssl_certificate_key cert.pem; ssl_protocols TLSv1.2 TLSv1.3;
-        server { listen 127.0.0.1:443 ssl; server_name localhost; location / { return 200 "$scheme $https"; }
-                 location /r { return 301 /x; } } }"""
+        """http { access_log off; ssl_protocols TLSv1.2 TLSv1.3;
+        server { listen 127.0.0.1:443 ssl; server_name localhost;
+                 ssl_certificate localhost.pem; ssl_certificate_key localhost.pem;
+                 location / { return 200 "$scheme $https"; } location /r { return 301 /x; } }
+        server { listen 127.0.0.1:443 ssl; server_name other.example;
+                 ssl_certificate other.example.pem; ssl_certificate_key other.example.pem; return 200 other; } }"""
     )
     context = ssl.create_default_context()
     authority.configure_trust(context)
@@ -441,6 +444,10 @@ async def test_tls(serve, tmp_path):
     answer = await asyncio.wait_for(reader.read(), 10)
     assert b"\r\n\r\nhttps on" in answer
     assert b"Location: https://localhost:%d/x" % site.port in answer
+    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=context, server_hostname="other.example")
+    writer.write(b"GET / HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"other")
     writer.close()
     await site.raw(b"GET / HTTP/1.1\r\nHost: plain\r\n\r\n")
     async with asyncio.timeout(10):

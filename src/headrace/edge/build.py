@@ -142,7 +142,7 @@ class _Builder:
         found = self._level(scope)
         server.named = {loc.name: loc for loc in reversed(found) if loc.kind == "named"}
         server.tree = Tree(found)
-        if any(spec.tls for spec, _ in draft.listens):
+        if scope.get("ssl_certificate") is not None and any(spec.tls for spec, _ in draft.listens):
             self._attempt(lambda: self._tls(server, scope))
         return server
 

@@ -111,7 +111,7 @@ class Gateway:
         loop, clock, settings = self._loop, self._clock, port.settings
         assert loop is not None
         assert clock is not None
-        tls = port.hosts.default.tls if port.spec.tls else None
+        tls = port.tls()
         connections, limit = self.connections, self.main.worker_connections
         nearly = limit - max(limit // 16, 1)
 

@@ -56,6 +56,10 @@ class _Address:
                 if not hosts.table.add(name, server):
                     problems.warn(f'conflicting server name "{name.shown.decode()}" on {self.spec.text}, ignored')
         hosts.seal()
+        if self.spec.tls and hosts.default.tls is None:
+            raise ConfError(
+                'no "ssl_certificate" is defined for the "listen ... ssl" directive', hosts.default.location.scope.place
+            )
         return hosts
 
 

@@ -7,6 +7,7 @@ a Port, the handler of its connections: it chooses the virtual server and starts
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log
@@ -21,6 +22,7 @@ from headrace.errors import HttpError
 
 if TYPE_CHECKING:
     import re
+    import ssl
     from collections.abc import Coroutine
     from typing import Any
 
@@ -108,6 +110,22 @@ class Port:
         self.hosts = hosts
         self.local: dict[str, Hosts] = {}
         self.gateway = gateway
+
+    def tls(self) -> TlsConfig | None:
+        """What TLS connections use: the default server's certificate, or that of the one SNI names (RFC 6066 3)."""
+        default = self.hosts.default.tls
+        if not self.spec.tls or default is None:
+            return None
+        # A server does not use server_hostname: it makes the context, and with it the callback, this port's own.
+        config = replace(default, server_hostname=self.spec.text)
+        config.context().sni_callback = self._named
+        return config
+
+    def _named(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        if name:
+            server, _ = self.hosts.choose(name.encode())
+            if server is not self.hosts.default and server.tls is not None:
+                connection.context = server.tls.context()
 
     @property
     def settings(self) -> ServerSettings:

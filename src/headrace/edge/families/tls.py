@@ -68,8 +68,6 @@ def tls_config(scope: Scope) -> TlsConfig:
     """What a TLS listener of a server uses; raises ConfError as nginx words it."""
     get = scope.get
     cert, key = get("ssl_certificate"), get("ssl_certificate_key")
-    if cert is None:
-        raise ConfError('no "ssl_certificate" is defined for the "listen ... ssl" directive', scope.place)
     if key is None:
         raise ConfError(f'no "ssl_certificate_key" is defined for certificate "{cert}"', scope.place)
     protocols = get("ssl_protocols", ("TLSv1.2", "TLSv1.3"))
