@@ -3,14 +3,17 @@
 import asyncio
 import gzip
 import json
+import os
 import ssl
 import subprocess
 import zlib
+from pathlib import Path
 
 import msgpack
 import pytest
 from http_rig import Taken, client, context_of, make, problems_of, source
 
+from headrace.core.listener import adopt_listener
 from headrace.errors import BufferOverflow
 from headrace.testing.plugin import need
 
@@ -424,6 +427,30 @@ async def test_tls(tmp_path):
         assert len(taken.records) == 1
 
 
+@pytest.mark.parametrize("signed_by", ["itself", "a CA"])
+async def test_a_certificate_made_at_start(tmp_path, signed_by):
+    trustme = pytest.importorskip("trustme")
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    ca.private_key_pem.write_to_path(tmp_path / "ca-key.pem")
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    how = f"ca_cert_path {tmp_path}/ca.pem\nca_private_key_path {tmp_path}/ca-key.pem"
+    if signed_by == "itself":
+        how = "insecure true"
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    parameters = f"<transport tls>\n{how}\ngenerate_cert_common_name logs.example\n</transport>"
+    async with source(parameters) as (plugin, taken):
+        async with client(plugin.bound, ssl=context, server_hostname="logs.example") as conn:
+            assert (await conn.post("/t", b"{}"))[0] == 200
+            der = conn.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            assert b"Mountain View" in der
+        folder = Path(plugin.transport.tls.key).parent
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
+    assert len(taken.records) == 1
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -433,8 +460,13 @@ async def test_tls(tmp_path):
         ("port 70000", "out of range"),
         ("format json", "<parse>"),
         ("body_size 1", 'did you mean "body_size_limit"?'),
-        ("<transport tls>\n</transport>", "cert_path and private_key_path"),
-        ("<transport tls>\ninsecure true\n</transport>", "not supported"),
+        ("<transport tls>\n</transport>", "one of cert_path, ca_cert_path and insecure"),
+        ("<transport tls>\ncert_path /c\n</transport>", "needs private_key_path"),
+        ("<transport tls>\nca_cert_path /c\n</transport>", "needs ca_private_key_path"),
+        ("<transport tls>\nca_cert_path /no/c\nca_private_key_path /no/k\n</transport>", 'cannot load "/no/c"'),
+        ("<transport tls>\ninsecure true\ncert_verifier x.rb\n</transport>", "not supported"),
+        ("<transport tls>\ninsecure true\nensure_fips true\n</transport>", "FIPS mode"),
+        ("<transport tls>\ninsecure true\nclient_cert_auth true\n</transport>", "needs ca_path"),
         ("<transport tls>\ncert_path /no/c\nprivate_key_path /no/k\n</transport>", '"/no/c" does not exist'),
         ("<transport tls>\nmin_version TLSv1_2\n</transport>", "set together"),
         ("<parse>\n@type nosuch\n</parse>", "nosuch"),
@@ -491,7 +523,7 @@ async def test_workers_share_one_socket():
     """Two sources on one listening socket, as in two workers: every connection is served, by either."""
     first, second = Taken(), Taken()
     async with source(taken=first) as (one, _):
-        shared = one.context.sockets[one.address].dup()
+        shared = adopt_listener(os.dup(one.context.sockets[one.address].fileno()))
         context = context_of(workers=2, worker_id=1)
         context.root.add_output("**", second)
         two = make("input", "<source>\n@type http\nbind 127.0.0.1\nport 0\n</source>\n", context)

@@ -5,14 +5,17 @@ https://docs.fluentd.org/configuration/transport-section
 
 from __future__ import annotations
 
+import _hashlib
 import socket
 import struct
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.conf.params import Configurable, any_, boolean, enum, integer, size, string
+from headrace.conf.params import Configurable, boolean, enum, integer, size, string, time
 from headrace.core.tls_config import TlsConfig
 from headrace.errors import ConfError
+from headrace.plugins.certificates import INSTALL_HINT, Authority, Wanted, cryptography_installed, make
 
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
@@ -22,26 +25,10 @@ CIPHERS: Final = "ALL:!aNULL:!eNULL:!SSLv2"
 """Fluentd's default list (https://docs.fluentd.org/configuration/transport-section#ciphers)."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
-_MAKE: Final = "make a certificate with openssl, and set cert_path and private_key_path"
-_REFUSED: Final = {
-    "insecure": _MAKE,
-    "ca_cert_path": _MAKE,
-    "ca_private_key_path": _MAKE,
-    "ca_private_key_passphrase": _MAKE,
-    "generate_private_key_length": _MAKE,
-    "generate_cert_country": _MAKE,
-    "generate_cert_state": _MAKE,
-    "generate_cert_locality": _MAKE,
-    "generate_cert_common_name": _MAKE,
-    "generate_cert_expiration": _MAKE,
-    "generate_cert_digest": _MAKE,
-    "cert_verifier": "it is a Ruby program; client_cert_auth with ca_path checks client certificates",
-    "ensure_fips": "configure FIPS in OpenSSL itself",
-}
-"""Parameters of Fluentd that are not built, and what to do instead."""
+_YEAR: Final = 365 * 86400.0
 
 
-class Transport(Configurable):
+class TransportParameters(Configurable):
     """What a listening source speaks to its clients."""
 
     protocol = enum(("tcp", "tls"), default="tcp", doc="Plain TCP, or TLS")
@@ -55,65 +42,135 @@ class Transport(Configurable):
     min_version = enum(VERSIONS, default=None, doc="The oldest version of TLS")
     max_version = enum(VERSIONS, default=None, doc="The newest version of TLS")
     ciphers = string(default=CIPHERS, doc="OpenSSL's list of ciphers for TLS 1.2 and older")
+    ensure_fips = boolean(default=False, doc="Do not start unless OpenSSL runs in FIPS mode")
     ca_path = string(default=None, doc="PEM file or folder of the CAs that client certificates are checked with")
+    client_cert_auth = boolean(default=False, doc="Only clients with a certificate that ca_path verifies")
     cert_path = string(default=None, doc="PEM file of the server's certificate, its chain after it")
     private_key_path = string(default=None, doc="PEM file of the server's private key")
     private_key_passphrase = string(default=None, secret=True, doc="Passphrase of the private key")
-    client_cert_auth = boolean(default=False, doc="Only clients with a certificate that ca_path verifies")
+    ca_cert_path = string(default=None, doc="Without cert_path: PEM file of the CA that signs a certificate at start")
+    ca_private_key_path = string(default=None, doc="PEM file of that CA's private key")
+    ca_private_key_passphrase = string(default=None, secret=True, doc="Passphrase of that CA's private key")
+    insecure = boolean(default=False, doc="Without both: a certificate at start that is signed by itself")
+    generate_private_key_length = integer(default=2048, doc="Bits of the RSA key of a certificate made at start")
+    generate_cert_country = string(default="US", doc="Country of a certificate made at start")
+    generate_cert_state = string(default="CA", doc="State of a certificate made at start")
+    generate_cert_locality = string(default="Mountain View", doc="Locality of a certificate made at start")
+    generate_cert_common_name = string(default=None, doc="Host name in a certificate made at start; this machine's")
+    generate_cert_expiration = time(default=10 * _YEAR, doc="Seconds for which a certificate made at start is valid")
+    generate_cert_digest = enum(
+        ("sha1", "sha256", "sha384", "sha512"), default="sha256", doc="Digest that signs a certificate made at start"
+    )
+    cert_verifier = string(default=None, doc="Refused: it is a Ruby program")
 
-    insecure = any_(default=None, doc="Refused: certificates are not generated")
-    ca_cert_path = any_(default=None, doc="Refused: certificates are not generated")
-    ca_private_key_path = any_(default=None, doc="Refused: certificates are not generated")
-    ca_private_key_passphrase = any_(default=None, secret=True, doc="Refused: certificates are not generated")
-    generate_private_key_length = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_country = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_state = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_locality = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_common_name = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_expiration = any_(default=None, doc="Refused: certificates are not generated")
-    generate_cert_digest = any_(default=None, doc="Refused: certificates are not generated")
-    cert_verifier = any_(default=None, doc="Refused: a Ruby program")
-    ensure_fips = any_(default=None, doc="Refused: FIPS is OpenSSL's own setting")
+
+class Transport(TransportParameters):
+    """The section, and what it does to sockets.
+
+    tls: the settings for core, None without TLS; set by `open`.
+    """
 
     tls: TlsConfig | None = None
-    """The settings for core; None without TLS. Set by a configuration that is right."""
+    _made: tempfile.TemporaryDirectory[str] | None = None
 
     def validate(self, problems: Problems) -> None:
-        """Refuse what is not built, and load the certificates once, so that `check` finds what is wrong."""
-        for name, hint in _REFUSED.items():
-            # "false" asks for nothing, as if the parameter were absent.
-            if getattr(self, name) not in (None, "false", "no", False):
-                problems.error(f'"{name}" is not supported', self.place_of(name), hint=hint)
+        """Load the certificates once, so that `check` finds what is wrong."""
         if (self.min_version is None) != (self.max_version is None):
             problems.error("min_version and max_version are set together", self.place)
+        if self.cert_verifier is not None:
+            hint = "client_cert_auth with ca_path checks client certificates"
+            problems.error('"cert_verifier" is not supported', self.place_of("cert_verifier"), hint=hint)
         if self.protocol != "tls":
             return
-        if self.cert_path is None or self.private_key_path is None:
-            problems.error("<transport tls> needs cert_path and private_key_path", self.place)
-            return
+        if self.ensure_fips and not _hashlib.get_fips_mode():
+            problems.error("ensure_fips: OpenSSL does not run in FIPS mode", self.place_of("ensure_fips"))
         if self.client_cert_auth and self.ca_path is None:
             problems.error("client_cert_auth needs ca_path", self.place_of("client_cert_auth"))
+        try:
+            if self.cert_path is not None:
+                self._validate_files(problems)
+            elif self.ca_cert_path is not None or self.insecure:
+                self._validate_making(problems)
+            else:
+                problems.error("<transport tls> needs one of cert_path, ca_cert_path and insecure", self.place)
+        except ConfError as error:
+            problems.error(error.message, self.place, hint=error.hint)
+
+    def _validate_files(self, problems: Problems) -> None:
+        if self.private_key_path is None:
+            problems.error("cert_path needs private_key_path", self.place_of("cert_path"))
             return
         for name in ("cert_path", "private_key_path", "ca_path"):
             path = getattr(self, name)
             if path is not None and not Path(path).exists():
                 problems.error(f'{name} "{path}" does not exist', self.place_of(name))
                 return
-        self.tls = TlsConfig(
+        self._config(self.cert_path, self.private_key_path).context()
+
+    def _validate_making(self, problems: Problems) -> None:
+        if not cryptography_installed():
+            problems.error(
+                "making a certificate needs cryptography, which is not installed", self.place, hint=INSTALL_HINT
+            )
+            return
+        if self.ca_cert_path is not None:
+            if self.ca_private_key_path is None:
+                problems.error("ca_cert_path needs ca_private_key_path", self.place_of("ca_cert_path"))
+                return
+            self._authority(self.ca_cert_path, self.ca_private_key_path).load()
+        else:
+            hint = "clients cannot know whom they speak to; set cert_path and private_key_path"
+            problems.warn("TLS with a certificate that is signed by itself", self.place_of("insecure"), hint=hint)
+
+    def _authority(self, cert_path: str, key_path: str) -> Authority:
+        return Authority(cert_path, key_path, self.ca_private_key_passphrase)
+
+    def _config(self, cert: str | None, key: str | None) -> TlsConfig:
+        return TlsConfig(
             role="server",
             min_version=self.min_version or self.version,
             max_version=self.max_version or self.version,
             ciphers=self.ciphers,
             ca_path=self.ca_path,
-            cert=self.cert_path,
-            key=self.private_key_path,
+            cert=cert,
+            key=key,
             passphrase=self.private_key_passphrase,
             verify_mode="peer" if self.client_cert_auth else "none",
         )
-        try:
-            self.tls.context()
-        except ConfError as error:
-            problems.error(error.message, self.place, hint=error.hint)
+
+    def open(self) -> None:
+        """Set `tls`; a certificate that is to be made is made now. Raises ConfError."""
+        if self.protocol != "tls":
+            return
+        if self.cert_path is not None:
+            self.tls = self._config(self.cert_path, self.private_key_path)
+            return
+        wanted = Wanted(
+            self.generate_private_key_length,
+            self.generate_cert_country,
+            self.generate_cert_state,
+            self.generate_cert_locality,
+            self.generate_cert_common_name or socket.gethostname(),
+            self.generate_cert_expiration,
+            self.generate_cert_digest,
+        )
+        authority = None
+        if self.ca_cert_path is not None and self.ca_private_key_path is not None:
+            authority = self._authority(self.ca_cert_path, self.ca_private_key_path)
+        cert, key = make(wanted, authority)
+        # OpenSSL reads files; the folder is for this user only, and goes when the source does.
+        self._made = tempfile.TemporaryDirectory(prefix="headrace-tls-")
+        paths = Path(self._made.name, "cert.pem"), Path(self._made.name, "key.pem")
+        for path, text in zip(paths, (cert, key), strict=True):
+            path.write_bytes(text)
+        self.tls = self._config(str(paths[0]), str(paths[1]))
+        self.tls.context()
+
+    def close(self) -> None:
+        """Remove what `open` made."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.cleanup()
 
     def prepare(self, sock: socket.socket) -> None:
         """Set the options of an accepted socket."""

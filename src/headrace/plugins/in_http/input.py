@@ -112,6 +112,7 @@ class HttpInput(Source):
     async def start(self) -> None:
         """Accept connections from now on."""
         context = self.context
+        self.transport.open()
         origins = self.cors_allow_origins
         answer = (200, answers.TEXT, b"")
         if self.respond_with_empty_img:
@@ -213,6 +214,10 @@ class HttpInput(Source):
         if self._handler is not None:
             for connection in list(self._handler.connections):
                 connection.stream.abort()
+
+    async def close(self) -> None:
+        """Remove a certificate that was made at start."""
+        self.transport.close()
 
     def stats(self) -> dict[str, Any]:
         """Requests, events, answers that refused (by status), connections now and ever."""
