@@ -96,6 +96,28 @@ class TestLimits:
         assert read_answers(await say(rig, post(10 << 30)), []) == ["204"]
         assert rig.ended
 
+    async def test_smaller_limit_of_a_virtual_server(self):
+        for way in ("now", "read", "next", "check"):
+
+            async def strict(exchange, way=way):
+                exchange.settings = type(exchange.settings)(max_body=4)
+                if way == "now":
+                    exchange.body_now()
+                elif way == "read":
+                    await exchange.read_body()
+                elif way == "next":
+                    await exchange.next_chunk()
+                else:
+                    exchange.check_body()
+                exchange.respond(head_for(exchange, 200, 0))
+
+            for data in (post(5, b"hello"), post(5, b"hel"), chunked(b"hello")):
+                rig = await rig_with(strict)
+                await say(rig, data)
+                assert read_answers(rig.output, []) == ["413"]
+            rig = await rig_with(strict)
+            assert read_answers(await say(rig, post(4, b"four") + get()), []) == ["200", "200"]
+
     async def test_settings_of_a_virtual_server(self):
         async def larger(exchange):
             settings = type(exchange.settings)(max_body=0)

@@ -73,7 +73,7 @@ def refuse(conn: HttpConnection, exchange: Exchange, error: HttpError) -> None:
         exchange.close()
         return
     exchange.refused = True
-    conn.settings.stats.refused += 1
+    conn.stats.refused += 1
     if error.close:
         exchange.keep_alive = False
         exchange.linger = True
@@ -91,7 +91,7 @@ def refuse(conn: HttpConnection, exchange: Exchange, error: HttpError) -> None:
 def refuse_head(conn: HttpConnection, raw: bytes, error: HttpError) -> Exchange:
     """Begin an exchange for a head that could not be read; the connection ends with it."""
     conn.requests += 1
-    stats = conn.settings.stats
+    stats = conn.stats
     stats.requests += 1
     exchange = conn.exchange = Exchange(conn, RequestHead.partial(raw), conn.clock.now(), keep_alive=False)
     exchange.linger = True

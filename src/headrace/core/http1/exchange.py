@@ -41,6 +41,7 @@ class Exchange:
     finished: the answer is complete. aborted: the client is gone; `on_abort` is called when that happens
     before the answer is finished. A client that only shut down its writing side counts as gone when
     `abort_on_eof` is set (as nginx: such a client is answered, unless its handler checks for it).
+    body: the request body, None without one.
     linger: read on a while after the close, the client may still send. refused: `Handler.refuse` was
     asked to answer it. upgraded: the stream belongs to somebody else.
     """
@@ -88,8 +89,7 @@ class Exchange:
 
     def body_now(self) -> bytes | None:
         """The whole body if it has arrived (b"" when there is none), else None. Raises HttpError 400, 413."""
-        body = self.body
-        return b"" if body is None else body.now(self.settings.max_body)
+        return b"" if self.body is None else self.body.now(self.settings.max_body)
 
     async def read_body(self, limit: int | None = None) -> bytes:
         """The whole body, at most `limit` bytes (default: settings.max_body; 0: no limit).

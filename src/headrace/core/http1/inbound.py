@@ -152,7 +152,7 @@ class RequestBody(Timed):
 
     def expired(self) -> None:
         """The client is too slow."""
-        self._settings.stats.timeouts += 1
+        self._conn.stats.timeouts += 1
         self.fail(HttpError(408, "client sent its body too slowly"))
         if self.dropping:
             self._conn.give_up()

@@ -41,7 +41,8 @@ class HttpConnection(Timed):
     """One client connection, owner of its stream.
 
     requests: requests begun on it. serial: its number in this process. info: free for the handler.
-    serving: a handler runs in `handle` right now. exchange: the request being answered, if any.
+    stats: the counters it takes part in (`settings` may be replaced). serving: a handler runs in `handle`
+    right now. exchange: the request being answered, if any.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class HttpConnection(Timed):
         "serving",
         "settings",
         "since",
+        "stats",
         "stream",
     )
 
@@ -88,7 +90,7 @@ class HttpConnection(Timed):
         self.since = now = clock.now()
         self._until = now + settings.keepalive_time
         self._most = settings.keepalive_requests if settings.keepalive_timeout > 0 else 0
-        stats = settings.stats
+        self.stats = stats = settings.stats
         stats.accepted += 1
         stats.connections += 1
         stream.send_timeout = settings.send_timeout
@@ -120,7 +122,7 @@ class HttpConnection(Timed):
             self._buffer = b""
         stream = self.stream
         rules = self._rules
-        stats = self.settings.stats
+        stats = self.stats
         handle = self.handler.handle
         scan, self._scan = self._scan, None
         at = 0
@@ -197,7 +199,7 @@ class HttpConnection(Timed):
 
     def _aborted(self, exchange: Exchange, error: Exception | None) -> None:
         if not exchange.finished and not exchange.aborted:
-            self.settings.stats.aborted += 1
+            self.stats.aborted += 1
             try:
                 exchange.abort(error if isinstance(error, ConnectionFailed) else None)
             except Exception as failure:  # noqa: BLE001 - of on_abort: reported, the connection ends all the same
@@ -208,7 +210,7 @@ class HttpConnection(Timed):
             self._phase = _GONE
             self._buffer = b""
             self._scan = None
-            self.settings.stats.connections -= 1
+            self.stats.connections -= 1
             self.clock.cancel(self)
             self.stream.set_owner(None)
             self.handler.closed(self)
@@ -275,7 +277,7 @@ class HttpConnection(Timed):
         """The answer of the current exchange is complete. Called by the exchange, outside of `handle`."""
         if exchange is not self.exchange:
             return
-        self.settings.stats.answered += 1
+        self.stats.answered += 1
         self.exchange = None
         if self._phase != _BUSY:
             return
@@ -390,7 +392,7 @@ class HttpConnection(Timed):
                 self.clock.schedule(self, left)
                 return
         else:
-            self.settings.stats.timeouts += 1
+            self.stats.timeouts += 1
             if self._buffer:
                 self._refuse_head(self._buffer, HttpError(408, "client sent its header too slowly"))
                 return
