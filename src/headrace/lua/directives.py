@@ -28,7 +28,7 @@ from headrace.edge.log import DEBUG
 from headrace.edge.phases import ACCESS, REWRITE
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
-from headrace.lua.handlers import LuaHandlers, Source
+from headrace.lua.handlers import LuaHandlers, Source, drop_length
 from headrace.lua.runtime import Chunk, Runtime, Settings
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ PHASES: Final = {
     "rewrite": HSLI,
     "access": HSLI,
     "content": CONTENT_AT,
+    "header_filter": HSLI,
+    "body_filter": HSLI,
     "log": HSLI,
 }
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
@@ -153,9 +155,11 @@ class LuaFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """See edge.registry.Family."""
-        rewrite, access, log = (scope.get(f"{phase}_by_lua") for phase in ("rewrite", "access", "log"))
+        rewrite, access, log, header, body = (
+            scope.get(f"{phase}_by_lua") for phase in ("rewrite", "access", "log", "header_filter", "body_filter")
+        )
         content = scope.get("content_by_lua") if scope.kind == "if" else scope.own("content_by_lua")
-        if not (rewrite or access or log or content):
+        if not (rewrite or access or log or content or header or body):
             return
         self._build(scope)
         handlers = self._handlers
@@ -165,9 +169,14 @@ class LuaFamily(BaseFamily):
         if access:
             location.add(ACCESS, handlers.access(self._source(scope, location, access)))
         if content:
-            kept = bool(rewrite or access or log)
+            kept = bool(rewrite or access or log or header or body)
             handler = handlers.content(self._source(scope, location, content), keep=kept)
             location.content = handler
+        if header:
+            location.add_header_filter("script", handlers.header_filter(self._source(scope, location, header)))
+        if body:
+            location.add_header_filter("script", drop_length)
+            location.add_body_filter("script", handlers.body_filter(self._source(scope, location, body)))
         if log:
             location.add_log(handlers.log(self._source(scope, location, log)))
 

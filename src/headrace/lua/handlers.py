@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from headrace.edge import log, phases
 from headrace.edge.values import Value, evaluate
-from headrace.lua.runtime import ACCESS, CONTENT, HEAD, KEEP, LOG, REWRITE, Chunk, Runtime
+from headrace.lua.runtime import ACCESS, CONTENT, HEAD, HEADER_FILTER, KEEP, LOG, REWRITE, Chunk, Runtime
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from headrace.edge.filters import BodyFilter, HeaderFilter
     from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
 
@@ -141,18 +142,78 @@ class LuaHandlers:
 
         return handle
 
-    def _enter(self, request: Request) -> None:
+    def header_filter(self, source: Source) -> HeaderFilter:
+        """A header filter. When it fails the answer is an empty 500: what it was to hide or add must not be missed."""
+        run_plain = self.runtime.run_plain
+
+        def handle(request: Request) -> None:
+            self._enter(request)
+            chunk = source.chunk(request)
+            result = (
+                (False, chunk.failure) if chunk.failure is not None else run_plain(chunk.ref, request.id, HEADER_FILTER)
+            )
+            if isinstance(result, tuple) and not result[0]:
+                request.log_error(log.ERR, result[1])
+                request.status, request.content_type, request.content_length = 500, b"", 0
+                request.header_only, request.body_filters = True, ()
+
+        return handle
+
+    def body_filter(self, source: Source) -> BodyFilter:
+        """A body filter. When it fails the connection is closed: the answer cannot be completed."""
+        filter_body = self.runtime.filter_body
+
+        def handle(request: Request, data: bytes, last: bool) -> bytes:
+            state = self._enter(request)
+            if state.ended:
+                return b""
+            chunk = source.chunk(request)
+            if chunk.failure is None:
+                ok, result, end = (*filter_body(chunk.ref, request.id, data, 1 if last else 0), 0)[:3]
+                if ok:
+                    if end and not last:
+                        state.ended = True
+                    return bytes(result)
+            else:
+                result = b"failed to load Lua code: " + chunk.failure
+            request.log_error(log.ERR, result)
+            request.exchange.conn.stream.abort()
+            return b""
+
+        return handle
+
+    def _enter(self, request: Request) -> State:
         """Before a run that others of this request may follow: what Lua keeps between them ends with the request.
 
-        An internal redirect begins anew (ngx.ctx is empty then), so request.lua remembers how many there were.
+        An internal redirect begins anew: ngx.ctx is empty then.
         """
-        seen = request.lua
-        if seen is None:
+        state: State | None = request.lua
+        if state is None:
             request_id, forget = request.id, self.runtime.forget
             request.on_cleanup(lambda: forget(request_id))
-        elif seen != request.redirects:
+            state = request.lua = State(request.redirects)
+        elif state.redirects != request.redirects:
             self.runtime.forget(request.id)
-        request.lua = request.redirects
+            state.redirects = request.redirects
+        return state
+
+
+class State:
+    """What Python keeps of a request that runs Lua more than once.
+
+    redirects: those the request had when Lua ran last. ended: a body filter has ended the body.
+    """
+
+    __slots__ = ("ended", "redirects")
+
+    def __init__(self, redirects: int) -> None:
+        self.redirects = redirects
+        self.ended = False
+
+
+def drop_length(request: Request) -> None:
+    """A header filter for answers whose body a script changes: their length is not known (chunked instead)."""
+    request.content_length = None
 
 
 class Source:

@@ -50,6 +50,8 @@ CONTENT: Final = 5
 LOG: Final = 6
 EXIT_WORKER: Final = 8
 SET: Final = 9
+HEADER_FILTER: Final = 10
+BODY_FILTER: Final = 11
 KEEP: Final = 16
 HEAD: Final = 32
 """Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
@@ -122,6 +124,7 @@ class Runtime:
         self.request.body_ready = self.vm.entry("body_ready")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
+        self.filter_body: Callable[[int, int, bytes, int], tuple[Any, ...]] = self.vm.entry("filter_body")
         self.forget = self.scheduler.forget
         self.forget_modules: Callable[[], None] = self.vm.entry("forget_modules")
         self._load = self.vm.entry("load")

@@ -70,10 +70,9 @@ class OutputApi:
     def eof(self, request_id: int) -> None:
         """The client has the whole answer; the request itself ends with its handler."""
         request = self.requests[request_id]
-        if request.location.body_filters:
-            return  # filters see the end of the body when the request ends
         request.push()
-        request.exchange.finish()
+        if not request.body_filters:  # they see the end of the body when the request ends
+            request.exchange.finish()
 
     def exec(self, request_id: int, uri: bytes, args: bytes | None) -> int | None:
         """An internal redirect; returns the code the handler ends with, None for a URI that cannot be."""

@@ -18,7 +18,7 @@ S.setters.status = function(value)
     if R.phase == S.LOG then
         return S.disabled()
     end
-    if R.sent or host.headers_sent(R.id) == 1 then
+    if R.phase ~= S.HEADER_FILTER and (R.sent or host.headers_sent(R.id) == 1) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.status after sending out response headers")
         return
     end
@@ -61,7 +61,7 @@ local function set_response(key, value, override)
     if R.phase == S.LOG then
         return S.disabled()
     end
-    if R.sent or host.headers_sent(R.id) == 1 then
+    if R.phase ~= S.HEADER_FILTER and (R.sent or host.headers_sent(R.id) == 1) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.header.HEADER after sending out response headers")
         return
     end

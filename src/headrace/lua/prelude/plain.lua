@@ -1,7 +1,8 @@
 -- Runs that may not wait (init, init_worker, log, set, filters): they have no coroutine of their own. And what ends a
 -- request from outside.
 local S = ...
-local requests = S.requests
+local requests, ngx = S.requests, S.ngx
+local type, tostring, setmetatable = type, tostring, setmetatable
 
 local plain_names = {
     "init_by_lua*", "init_worker_by_lua*", [6] = "log_by_lua*", [8] = "exit_worker_by_lua*", [9] = "set_by_lua*",
@@ -36,6 +37,51 @@ function S.run_plain(ref, id, phase, ...)
         S.drain()
     end
     return ok, a, b
+end
+
+local arg_data, arg_eof = nil, nil
+
+ngx.arg = setmetatable({}, {
+    __index = function(_, key)
+        if key == 1 then
+            return arg_data
+        elseif key == 2 then
+            return arg_eof
+        end
+        return nil
+    end,
+    __newindex = function(_, key, value)
+        local R = S.request()
+        if R.phase ~= S.BODY_FILTER then
+            return S.disabled()
+        end
+        if key == 1 then
+            if type(value) == "table" then
+                value = S.flatten(value, 3, "newindex")
+            elseif value ~= nil and type(value) ~= "string" then
+                value = tostring(value)
+            end
+            arg_data = value
+        elseif key == 2 then
+            arg_eof = value and true or false
+        else
+            return S.raise("bad index: " .. tostring(key))
+        end
+    end,
+})
+
+--- Python: run a body filter over a part of the body. Returns true, what goes on and 1 when the body shall end with it,
+--- or false and the text of the error.
+function S.filter_body(ref, id, data, last)
+    local outer_data, outer_eof = arg_data, arg_eof
+    arg_data, arg_eof = data, last == 1
+    local ok, why = S.run_plain(ref, id, S.BODY_FILTER)
+    data, last = arg_data, arg_eof
+    arg_data, arg_eof = outer_data, outer_eof
+    if not ok then
+        return false, why
+    end
+    return true, data or "", last and 1 or 0
 end
 
 --- Python: the request has ended.
