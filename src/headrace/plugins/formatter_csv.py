@@ -36,7 +36,7 @@ class CsvFormatter(Formatter):
         if not self.delimiter:
             problems.error('parameter "delimiter" cannot be empty', self.place_of("delimiter"))
         self._between = "\t" if self.delimiter in {"\\t", "TAB"} else self.delimiter
-        self._quotable = re.compile('^[ \\t\\f\\v]|[\\r\\n"]|' + re.escape(self._between))
+        self._quotable = re.compile('[\\r\\n"]|' + re.escape(self._between))
         self._end = "\n" if self.add_newline else ""
 
     def format(self, tag: str, time: int, record: Record) -> bytes:

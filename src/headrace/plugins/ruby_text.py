@@ -65,9 +65,14 @@ def _escape(match: re.Match[str]) -> str:
 def _float(value: float) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    text = repr(value)
     if value == 0 or 1e-4 <= abs(value) < 1e15:
-        text = repr(value)
-        # Python changes to an exponent at the same places, but for 1e-05 and 1e16 themselves.
-        return text if "e" not in text else f"{value:f}"
-    mantissa, _, exponent = f"{value:e}".partition("e") if "e" not in repr(value) else repr(value).partition("e")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent[0]}{exponent[1:].rjust(2, '0')}"
+        return text
+    if "e" in text:
+        mantissa, _, exponent = text.partition("e")
+        return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent[0]}{exponent[1:].rjust(2, '0')}"
+    # Ruby changes to an exponent one digit earlier than Python.
+    sign = "-" if value < 0 else ""
+    whole, _, fraction = text.lstrip("-").partition(".")
+    digits = (whole + fraction).rstrip("0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}e+{len(whole) - 1}"

@@ -1,0 +1,161 @@
+# Makes fluentd.json: what Fluentd's own formatters, parsers and time classes do with the cases below.
+#   ruby -I FLUENTD/lib tests/golden/formats/cases.rb > tests/golden/formats/fluentd.json
+ENV["TZ"] = "Asia/Kolkata"
+require "json"
+require "fluent/config"
+require "fluent/engine"
+require "fluent/plugin"
+require "fluent/log"
+require "fluent/plugin/formatter"
+require "fluent/plugin/parser"
+require "fluent/test"
+require "fluent/test/driver/formatter"
+require "fluent/test/driver/parser"
+
+[Fluent::Plugin::Formatter, Fluent::Plugin::Parser].each { |kind| kind.define_method(:log) { $log } }
+SECONDS, NANOSECONDS = 1_700_000_000, 123_456_789
+
+RECORDS = {
+  "plain" => {"message" => "hello world", "n" => 1, "f" => 2.5, "yes" => true, "no" => false, "none" => nil},
+  "nested" => {"message" => "x", "a" => {"b" => [1, {"c" => "d"}], "e" => nil}, "list" => [1.0, nil, "z"]},
+  "text" => {"message" => "tab\there, \"quoted\", comma,\nnew line", "u" => "é \u{1F600} \u2028", "empty" => "", "slash" => "/<>&"},
+  "numbers" => {"message" => 12, "big" => 2**70, "small" => -(2**70), "e" => 1e20, "d" => 1.5e-7, "z" => 0.0, "i" => 1e15},
+  "spaces" => {"message" => " lead", "a" => "trail ", "c" => "\x01\x7f"},
+  "empty" => {},
+}
+
+FORMATTERS = [
+  ["json", {}], ["json", {"add_newline" => "false"}], ["json", {"newline" => "crlf"}],
+  ["msgpack", {}], ["hash", {}], ["hash", {"add_newline" => "false"}],
+  ["single_value", {}], ["single_value", {"message_key" => "a", "newline" => "crlf"}],
+  ["ltsv", {}], ["ltsv", {"delimiter" => ",", "label_delimiter" => "=", "replacement" => "_"}],
+  ["tsv", {"keys" => "message,n,none,missing"}], ["tsv", {"keys" => "a,message", "delimiter" => "|"}],
+  ["csv", {"fields" => "message,n,none,a,empty"}], ["csv", {"fields" => "message,f,c,u,empty", "force_quotes" => "false"}],
+  ["csv", {"fields" => "$.a.e,$.a.b[1].c,message", "delimiter" => "TAB"}],
+  ["csv", {"fields" => "message,yes", "delimiter" => ";", "add_newline" => "false"}],
+  ["out_file", {}], ["out_file", {"output_tag" => "false", "delimiter" => "SPACE", "utc" => "true"}],
+  ["out_file", {"output_time" => "false", "delimiter" => "COMMA"}],
+  ["out_file", {"time_format" => "%d/%b/%Y:%H:%M:%S.%L %z", "timezone" => "Asia/Tokyo"}],
+  ["out_file", {"time_type" => "unixtime"}],
+  ["stdout", {}], ["stdout", {"output_type" => "ltsv", "delimiter" => ","}],
+]
+
+PARSERS = [
+  ["json", {}, ['{"a":1}', '[{"a":1},{"b":2}]', '[1]', '3', '{"a":', '', '{"time":1362020400,"x":"y"}',
+                '{"time":1362020400.123456789,"x":1}', '{"time":"1362020400.5"}', '{"a":{"b":[1,2.5,null,true]}}']],
+  ["json", {"time_format" => "%Y-%m-%d %H:%M:%S %z", "keep_time_key" => "true"}, ['{"time":"2013-02-28 12:00:00 +0900"}']],
+  ["json", {"time_type" => "unixtime", "time_key" => "t"}, ['{"t":1362020400.9}', '{"t":"1362020400"}']],
+  ["json", {"types" => "a:string,b:integer,c:float,d:bool,e:array,f:array:|,g:time:%Y-%m-%d %z,h:time:unixtime,i:time:float"},
+   ['{"a":1,"b":"12abc","c":"1.5x","d":"yes","e":"1,2,,","f":"x|y","g":"2013-02-28 +0000","h":"1362020400","i":"1362020400.25"}',
+    '{"a":null,"b":"x","c":"y","d":"no","e":"","f":5,"g":"never","b2":1}', '{"a":[1,"x"],"b":2.9,"c":3,"d":true}']],
+  ["json", {"null_value_pattern" => "^-$", "null_empty_string" => "true"}, ['{"a":"-","b":"","c":"x-"}']],
+  ["ltsv", {}, ["a:1\tb:2", "time:2013-02-28 12:00:00 +0900\thost:h:1", "nolabel\tx:", ""]],
+  ["ltsv", {"delimiter" => ",", "label_delimiter" => "="}, ["a=1,b=2=3,c"]],
+  ["ltsv", {"delimiter_pattern" => "/\\s+/", "label_delimiter" => "="}, ["a=1   b=2\tc=3"]],
+  ["csv", {"keys" => "a,b,c"}, ["1,2,3", "1,,\"\"", "\"x\"\"y\",\"p,q\",z", "1", "1,2,3,4", "a\r\n", "\"a\nb\",c,d"]],
+  ["csv", {"keys" => "a,b,c", "parser_engine" => "fast"}, ["1,2,3", "1,,\"\"", "\"x\"\"y\",\"p,q\",z", "1", "a\"b,c,d", "\"a,b\",\"c\"\"d\"\"e\",f\n"]],
+  ["csv", {"keys" => "a,b", "delimiter" => "||"}, ["1||2", "\"x||y\"||z"]],
+  ["csv", {"keys" => "time,b", "time_key" => "time", "time_format" => "%Y-%m-%dT%H:%M:%S.%N%z"}, ["2013-02-28T12:00:00.123456789+0900,x"]],
+  ["tsv", {"keys" => "a,b,c"}, ["1\t2\t3", "1\t2", "1\t2\t3\t4", "\t\t"]],
+  ["tsv", {"keys" => "a,b", "delimiter" => "|", "types" => "a:integer"}, ["1|x|y"]],
+  ["none", {}, ["hello", ""]], ["none", {"message_key" => "log"}, ["x"]],
+  ["regexp", {"expression" => '/^(?<host>\S+) \[(?<time>[^\]]*)\] (?<code>\d+)(?: (?<opt>\w+))?$/',
+              "time_format" => "%d/%b/%Y:%H:%M:%S %z", "types" => "code:integer"},
+   ["192.168.0.1 [28/Feb/2013:12:00:00 +0900] 200", "h [28/Feb/2013:12:00:00 +0900] 404 x", "nothing"]],
+]
+
+TIME_TEXTS = [
+  ["%Y-%m-%d %H:%M:%S", {}, "2013-02-28 12:00:00"], ["%Y-%m-%d %H:%M:%S", {"utc" => "true"}, "2013-02-28 12:00:00"],
+  ["%Y-%m-%d %H:%M:%S", {"timezone" => "Europe/Berlin"}, "2013-07-28 12:00:00"],
+  ["%Y-%m-%d %H:%M:%S", {"timezone" => "-03:30"}, "2013-07-28 12:00:00"],
+  ["%d/%b/%Y:%H:%M:%S %z", {}, "28/Feb/2013:12:00:00 +0900"], ["%Y-%m-%dT%H:%M:%S.%N%z", {}, "2013-02-28T12:00:00.123456789Z"],
+  ["%Y-%m-%dT%H:%M:%S.%L%z", {}, "2013-02-28T12:00:00.5+05:30"], ["%Y-%m-%d %H:%M:%S,%L", {}, "2013-02-28 12:00:00,042"],
+  ["%iso8601", {}, "2013-02-28T12:00:00Z"], ["%iso8601", {}, "2013-02-28T12:00:00.123456789+09:00"],
+  ["%s", {}, "1362020400"], ["%s.%N", {}, "1362020400.000000001"], ["%a %b %e %H:%M:%S %Y", {}, "Thu Feb  7 12:00:00 2013"],
+  ["%A, %d-%b-%y %H:%M:%S %Z", {}, "Thursday, 28-Feb-13 12:00:00 GMT"], ["%I:%M:%S %p %m/%d/%Y", {}, "01:02:03 PM 02/28/2013"],
+  ["%Y%m%d%H%M%S", {"utc" => "true"}, "20130228120000"], ["%Y %j %H", {"utc" => "true"}, "2013 059 10"],
+  ["%FT%T%z", {}, "2013-02-28T12:00:00-0800"], ["%Y-%m", {"utc" => "true"}, "2013-02"],
+  ["%Y-%m-%d", {}, "nothing"], ["%Y-%m-%d", {"utc" => "true"}, "2013-02-28 and more"],
+  [nil, {}, "2013-02-28 12:00:00 +0900"], [nil, {}, "2013-02-28T12:00:00.123456789Z"], [nil, {}, "2013-02-28 12:00:00"],
+  [nil, {}, "Thu, 28 Feb 2013 12:00:00 GMT"], [nil, {}, "Thu Feb 28 12:00:00 2013"],
+  [nil, {}, "20130228T120000Z"], [nil, {}, "2013/02/28 12:00:00.5"], [nil, {}, "2013-02-28"], [nil, {}, "nothing at all"],
+]
+
+TIME_FORMATS = [
+  [nil, {}], [nil, {"utc" => "true"}], [nil, {"timezone" => "+09:00"}], ["%Y-%m-%d %H:%M:%S.%N %z", {}],
+  ["%Y-%m-%dT%H:%M:%S.%3N%:z", {"timezone" => "Asia/Tokyo"}], ["%s.%6N", {}], ["%d/%b/%Y:%H:%M:%S %z", {"timezone" => "-0330"}],
+  ["%A %a %B %b %C %c %D %d %e %F %G %g %H %h %I %j %k %l %M %m %n %P %p %R %r %S %T %t %U %u %V %W %w %X %x %Y %y", {"utc" => "true"}],
+  ["%L|%1N|%9N|%12N|%%N|%%%L|100%%", {}], ["%-d %-m %e %^a %^B %_H %Z", {"utc" => "true"}],
+]
+
+def bytes(text) = text.dup.force_encoding("ASCII-8BIT").unpack1("H*")
+
+def time_of(time)
+  return nil if time.nil?
+  return "now" if time.to_i > 1_750_000_000
+  time.is_a?(Fluent::EventTime) ? [time.sec, time.nsec] : [time.to_i, 0]
+end
+
+def value_of(value)
+  case value
+  when Fluent::EventTime then {"event time" => [value.sec, value.nsec]}
+  when Hash then value.to_h { |key, item| [key, value_of(item)] }
+  when Array then value.map { |item| value_of(item) }
+  else value
+  end
+end
+
+def conf_of(parameters) = parameters.map { |key, value| "#{key} #{value}" }.join("\n")
+
+formats = FORMATTERS.flat_map do |type, parameters|
+  RECORDS.map do |name, record|
+    plugin = Fluent::Plugin.new_formatter(type, parent: nil)
+    plugin.configure(Fluent::Config.parse(conf_of(parameters), "test", "", syntax: :v1))
+    text = begin
+      bytes(plugin.format("app.tag", Fluent::EventTime.new(SECONDS, NANOSECONDS), record))
+    rescue StandardError => e
+      e.class.name
+    end
+    {"type" => type, "parameters" => parameters, "record" => name, "text" => text}
+  end
+end
+
+parses = PARSERS.flat_map do |type, parameters, texts|
+  texts.map do |text|
+    plugin = Fluent::Plugin.new_parser(type, parent: nil)
+    plugin.configure(Fluent::Config.parse(conf_of(parameters), "test", "", syntax: :v1))
+    events = []
+    begin
+      plugin.parse(text.dup) { |time, record| events << [time_of(time), value_of(record)] }
+    rescue StandardError => e
+      events = e.class.name
+    end
+    {"type" => type, "parameters" => parameters, "text" => text, "events" => events}
+  end
+end
+
+class Times
+  include Fluent::Configurable
+  include Fluent::TimeMixin::Parser
+  include Fluent::TimeMixin::Formatter
+end
+
+texts = TIME_TEXTS.map do |format, parameters, text|
+  times = Times.new
+  times.configure(Fluent::Config.parse(conf_of(parameters), "test", "", syntax: :v1))
+  found = begin
+    time_of(times.time_parser_create(format: format).parse(text))
+  rescue StandardError => e
+    "error"
+  end
+  {"format" => format, "parameters" => parameters, "text" => text, "time" => found}
+end
+
+forms = TIME_FORMATS.map do |format, parameters|
+  times = Times.new
+  times.configure(Fluent::Config.parse(conf_of(parameters), "test", "", syntax: :v1))
+  formatter = times.time_formatter_create(format: format)
+  {"format" => format, "parameters" => parameters, "text" => formatter.format(Fluent::EventTime.new(SECONDS, NANOSECONDS))}
+end
+
+puts JSON.pretty_generate("records" => RECORDS, "formatters" => formats, "parsers" => parses, "times" => texts, "time_formats" => forms)
