@@ -18,6 +18,7 @@ from headrace import errors
 from headrace.commands.launch import build, serve
 from headrace.commands.modules import configure_arguments
 from headrace.supervisor import pidfile
+from headrace.supervisor.log import NginxLog
 from headrace.topology.options import GatewayOptions, Options
 from headrace.version import NGINX_VERSION, VERSION
 
@@ -138,14 +139,32 @@ def main(argv: list[str]) -> int:
         return _signal(wanted, flags.values["s"])
     if flags.letters & set("tT"):
         return _test(wanted, dump="T" in flags.letters, quiet="q" in flags.letters)
-    plan = build(wanted, _say_problem)
+    log = _early_log(wanted)
+
+    def tell(level: str, error: errors.ConfError) -> None:
+        _say_problem(level, error)
+        where = f" in {error.place}" if error.place else ""
+        log.write("fatal" if level == "emerg" else level, error.message + where)
+
+    plan = build(wanted, tell)
     if plan is None:
         return 1
     try:
         return serve(plan, wanted)
     except errors.Error as error:
-        _say(f"[emerg] {error}")
+        tell("emerg", errors.ConfError(error.message))
         return 1
+
+
+def _early_log(wanted: Options) -> NginxLog:
+    """The error log of -e or the default one: what goes wrong before the file's own log is known stands there too."""
+    assert wanted.gateway is not None
+    name = wanted.gateway.error_log or "stderr"
+    try:
+        path = os.devnull if name in {"stderr", "/dev/stderr"} else os.path.join(wanted.gateway.prefix, name)
+        return NginxLog(path)
+    except OSError:
+        return NginxLog(os.devnull)  # it is on standard error anyway
 
 
 def _show(flags: Flags) -> None:

@@ -67,12 +67,19 @@ class Crew:
         self._look()
 
     def spawn(self, generation: Generation, index: int) -> None:
-        """Fork one worker."""
-        read, write = os.pipe2(os.O_CLOEXEC)
+        """Fork one worker. Raises OSError when the machine has no room for it."""
         slot = self._board.claim()
+        read, write = os.pipe2(os.O_CLOEXEC)
         osproc.flush_standard_streams()
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, self._events.numbers)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            os.close(read)
+            os.close(write)
+            self._board.release(slot)
+            raise
         if pid == 0:
             status = 1
             try:

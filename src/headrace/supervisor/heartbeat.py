@@ -6,11 +6,12 @@ A counter is 8 aligned bytes with one writer; slots lie a cache line apart.
 
 from __future__ import annotations
 
+import errno
 import mmap
 from typing import Final
 
 _SLOT: Final = 64
-SLOTS: Final = 1024
+SLOTS: Final = 4096
 """Workers that can live at once, those of an old generation included."""
 
 
@@ -22,9 +23,9 @@ class Board:
         self._free = list(range(slots - 1, -1, -1))
 
     def claim(self) -> int:
-        """A free slot with its counter at 0; RuntimeError when there is none."""
+        """A free slot with its counter at 0; OSError when there is none."""
         if not self._free:
-            raise RuntimeError("too many workers at once")
+            raise OSError(errno.EAGAIN, "too many workers at once")
         slot = self._free.pop()
         self._counters[slot * 8] = 0
         return slot

@@ -26,7 +26,7 @@ _NGINX_LEVEL: Final = {
     "info": "notice",
     "warn": "warn",
     "error": "error",
-    "fatal": "alert",
+    "fatal": "emerg",
 }
 
 

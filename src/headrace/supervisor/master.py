@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 START_LIMIT: Final = 60.0
 """Seconds the workers of a reload may take until they serve."""
 
+_NO_ROOM: Final = 1.0  # seconds until a fork is tried again that the system refused
 _SIGNALS: Final = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -127,7 +128,12 @@ class Master:
             admin=self._run_dir.socket(0, os.getpid()),
             account=account,
         )
-        return Worker(program, Identity(0, 1, 1), sockets, link).run()
+        # The worker closes the listeners when it stops; other descriptors stay for the removal of unix sockets.
+        spare = [socket.socket(fileno=os.dup(sock.fileno())) for sock in sockets.values()]
+        try:
+            return Worker(program, Identity(0, 1, 1), sockets, link).run()
+        finally:
+            close_all(spare)
 
     def _account(self, program: Program) -> osproc.Account | None:
         """Who the workers of a program become. Raises Error when there is no such user."""
@@ -174,8 +180,12 @@ class Master:
         # What is there now is shared by all workers as long as no collector writes to it.
         gc.collect()
         gc.freeze()
-        for index in range(program.process.workers):
-            self._crew.spawn(generation, index)
+        try:
+            for index in range(program.process.workers):
+                self._crew.spawn(generation, index)
+        except OSError as error:
+            self._give_up(generation, f"cannot start a worker: {error}")
+            return
         if self._current is not None:
             self._start_timer = self._events.later(
                 START_LIMIT, lambda: self._give_up(generation, f"not ready after {START_LIMIT:g} s")
@@ -266,14 +276,19 @@ class Master:
                 return
         delay = generation.delay_after(child)
         if delay == 0.0:
-            self._crew.spawn(generation, child.index)
+            self._respawn(generation, child.index)
             return
         self._log.write("warn", f"worker {child.index} ended soon after its start: next try in {delay:g} s")
         generation.restarts.append(self._events.later(delay, lambda: self._respawn(generation, child.index)))
 
     def _respawn(self, generation: Generation, index: int) -> None:
-        if not generation.retired and self._stopping is None:
+        if generation.retired or self._stopping is not None:
+            return
+        try:
             self._crew.spawn(generation, index)
+        except OSError as error:
+            self._log.write("error", f"cannot start worker {index}: {error}; next try in {_NO_ROOM:g} s")
+            generation.restarts.append(self._events.later(_NO_ROOM, lambda: self._respawn(generation, index)))
 
     def foreign_sockets(self, generation: Generation) -> Iterator[socket.socket]:
         """Listeners of other generations (asked by the crew, in a fresh worker)."""

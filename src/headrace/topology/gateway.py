@@ -45,7 +45,7 @@ _LEVELS: Final = {
     "info": edge_log.NOTICE,
     "warn": edge_log.WARN,
     "error": edge_log.ERR,
-    "fatal": edge_log.ALERT,
+    "fatal": edge_log.EMERG,
 }
 
 

@@ -104,6 +104,8 @@ def build(options: Options, problems: Problems) -> Plan | None:
         from headrace.topology.gateway import plan_gateway  # noqa: PLC0415 - a pipeline does not pay for it
 
         gateway = plan_gateway(options.gateway, files, problems)
+        if gateway is not None and options.workers is not None:
+            gateway.settings.worker_processes = options.workers
     if options.pipeline is not None:
         from headrace.topology.pipelines import plan_pipeline  # noqa: PLC0415 - a gateway does not pay for it
 

@@ -7,7 +7,7 @@ stop:  the gateway answers what it has and closes, then the pipeline stops its s
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headrace.supervisor.program import Identity
     from headrace.topology.gateway import GatewayPart
     from headrace.topology.pipelines import PipelinePart
+
+_GIVE_UP_TIME: Final = 2.0  # seconds for what had started, when another part could not
 
 
 class Running:
@@ -34,8 +36,15 @@ class Running:
         self._clock: Clock | None = None
 
     async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
-        """Start all parts; raises what the first failing one raises."""
+        """Start all parts; when one fails, the others are stopped and its error is raised."""
         self._clock = clock
+        try:
+            await self._start(loop, clock, sockets)
+        except BaseException:
+            await self.stop(fast=True, within=_GIVE_UP_TIME)
+            raise
+
+    async def _start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
         index = self._identity.index
         if self._pipeline is not None:
             self._log.write("info", f"starting worker pid={os.getpid()} ppid={os.getppid()} worker={index}")
