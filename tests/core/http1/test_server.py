@@ -9,6 +9,7 @@ from http1_rig import Handler, Rig, get, head_for, post, read_answers, rig_with,
 
 from headrace.core.http1.frame import response_head
 from headrace.core.http1.linger import evict_idle
+from headrace.core.http1.settings import ServerSettings
 from headrace.errors import ConnectionFailed, HttpError
 from headrace.testing.clock import settle
 
@@ -264,6 +265,14 @@ class TestKeepAlive:
         rig = Rig(keepalive_timeout=2.0, header_timeout=60.0)
         await say(rig, get())
         await rig.clock.elapse(2.1)
+        assert rig.ended
+
+    async def test_shorter_idle_deadline_of_a_later_location(self):
+        rig = Rig(keepalive_timeout=75.0)
+        await say(rig, get())
+        rig.conn.settings = ServerSettings(keepalive_timeout=5.0, stats=rig.settings.stats)
+        await say(rig, get())
+        await rig.clock.elapse(5.1)
         assert rig.ended
 
     async def test_zero_timeout_means_close(self):

@@ -170,8 +170,8 @@ class HttpConnection(Timed):
             ) and not self._go_on(exchange, data, at):
                 return
             self._phase = _IDLE
-            if self._resting:
-                self.since = now
+            if self._resting and self.due <= now + self.settings.keepalive_timeout:
+                self.since = now  # the deadline is looked at when it comes
             else:
                 self._await_request()
         if self._eof:
