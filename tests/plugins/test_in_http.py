@@ -427,6 +427,14 @@ async def test_tls(tmp_path):
         assert len(taken.records) == 1
 
 
+async def test_a_handshake_that_never_comes_does_not_hold_the_end():
+    async with source("<transport tls>\ninsecure true\n</transport>") as (plugin, _), client(plugin.bound) as conn:
+        while plugin._listener.accepted == 0:
+            await asyncio.sleep(0.001)
+        await plugin.quiesce()
+        assert await conn.at_end()
+
+
 @pytest.mark.parametrize("signed_by", ["itself", "a CA"])
 async def test_a_certificate_made_at_start(tmp_path, signed_by):
     trustme = pytest.importorskip("trustme")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from headrace.plugins.in_http.plan import Options, Planner
 from headrace.plugins.transport import Transport
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
 
     from headrace.conf.params import Problems
@@ -191,6 +191,9 @@ class HttpInput(Source):
         except ConnectionFailed as error:
             self.log.debug("TLS handshake failed: %s", error.message)
             return
+        except asyncio.CancelledError:
+            stream.abort()
+            raise
         self._serve(stream)
 
     def _serve(self, stream: Stream) -> None:
