@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.connection import peer_text
+from headrace.edge.corevars import claimed_user
 from headrace.edge.log import sinks
 from headrace.edge.values import Value, evaluate, split_value
 
@@ -146,7 +147,7 @@ def record_of(request: Request) -> tuple[int, Record]:
     exchange = request.exchange
     record: Record = {
         "remote_addr": _text(peer_text(exchange.conn)),
-        "remote_user": _text(request.credentials()[0]),
+        "remote_user": _text(claimed_user(request)),
         "host": _text(request.header_in(b"host")),
         "server_name": _text(request.server.name),
         "method": _text(request.method),

@@ -7,6 +7,7 @@ Times are in seconds with milliseconds; sizes in bytes.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import os
 import socket
@@ -111,8 +112,16 @@ def _request_body_file(request: Request) -> bytes | None:
     return os.fsencode(request.body_file) if request.body_file else None
 
 
-def _remote_user(request: Request) -> bytes | None:
-    return request.credentials()[0]
+def claimed_user(request: Request) -> bytes | None:
+    """The user of Basic authentication as the client claims (RFC 7617); None without one."""
+    header = request.header_in(b"authorization")
+    if header is None or header[:6].lower() != b"basic ":
+        return None
+    try:
+        user, colon, _ = base64.b64decode(header[6:].strip()).partition(b":")
+    except ValueError:
+        return None
+    return user if colon else None
 
 
 def _sent_content_length(request: Request) -> bytes | None:
@@ -148,7 +157,7 @@ CORE: Final[dict[str, Getter]] = {
     "remote_addr": lambda r: peer_text(r.exchange.conn),
     "binary_remote_addr": _binary_remote_addr,
     "remote_port": lambda r: peer_port(r.exchange.conn),
-    "remote_user": _remote_user,
+    "remote_user": lambda r: claimed_user(r),
     "server_addr": lambda r: local_text(r.exchange.conn),
     "server_port": _server_port,
     "server_name": lambda r: r.server.name,

@@ -1,6 +1,6 @@
 """The head of an answer: filters run, then the lines are put together in nginx's order.
 
-Status line, Server, Date and Content-Type are the same for many answers of one second, so they are made once.
+Many answers of one second have the same head, so a head without fields of its own is kept for that second.
 Order: Server, Date, Content-Type, Content-Length, Last-Modified, Location, Transfer-Encoding, Connection,
 Keep-Alive, Vary, then the others as they were added.
 """
@@ -18,32 +18,22 @@ from headrace.edge.times import http_date
 from headrace.edge.uri import escape_path
 
 if TYPE_CHECKING:
+    from headrace.edge.location import Location
     from headrace.edge.request import Request
 
-_prefixes: Final[dict[tuple[int, bytes, bytes], bytes]] = {}
-_prefix_until: float = 0.0
+_heads: Final[dict[tuple[int, bytes, Location, int | None, bool, bool], bytes]] = {}
+_heads_until: float = 0.0
 
 DATED: Final = frozenset({200, 206, 304})
 _BODYLESS: Final = frozenset({204, 304})
 KEEP: Final = b"Connection: keep-alive\r\n"
 CLOSE: Final = b"Connection: close\r\n"
-MAX_PREFIXES: Final = 512
+MAX_HEADS: Final = 1024
 
 
-def _prefix(status: int, content_type: bytes, server: bytes) -> bytes:
-    global _prefix_until  # noqa: PLW0603 - one cache a process, emptied every second
-    now = time.time()
-    if not _prefix_until - 1.0 <= now < _prefix_until or len(_prefixes) > MAX_PREFIXES:
-        _prefix_until = float(int(now) + 1)
-        _prefixes.clear()
-    key = (status, content_type, server)
-    text = _prefixes.get(key)
-    if text is None:
-        text = b"HTTP/1.1 %b\r\nServer: %b\r\nDate: %b\r\n" % (names.status_text(status), server, http_date())
-        if content_type:
-            text += b"Content-Type: %b\r\n" % escape(content_type)
-        _prefixes[key] = text
-    return text
+def _begin(status: int, content_type: bytes, server: bytes, date: bytes | None = None) -> bytes:
+    text = b"HTTP/1.1 %b\r\nServer: %b\r\nDate: %b\r\n" % (names.status_text(status), server, date or http_date())
+    return text + b"Content-Type: %b\r\n" % escape(content_type) if content_type else text
 
 
 def assemble(request: Request) -> bytes:
@@ -52,7 +42,7 @@ def assemble(request: Request) -> bytes:
     status = request.err_status or request.status or 200
     request.status = status
     if request.content_type is None:
-        request.content_type = location.content_type_of(request.uri)
+        request.content_type = location.known_types.get(request.uri) or location.content_type_of(request.uri)
     request.body_filters = location.body_filters
     if location.header_filters:
         for header_filter in location.header_filters:
@@ -74,25 +64,28 @@ def assemble(request: Request) -> bytes:
             request.chunked = True
         else:
             exchange.keep_alive = False
-    connection = KEEP if exchange.keep_alive else CLOSE
-    if location.keepalive_header and exchange.keep_alive:
-        connection += location.keepalive_header
-    if status not in DATED:
-        request.last_modified = None
+    keep = exchange.keep_alive
     if (
         request.kept_headers is None
         and request.location_out is None
         and request.last_modified is None
         and not request.vary
     ):
-        head = _prefix(status, request.content_type or b"", location.server_token)
-        if length is not None:
-            return b"%bContent-Length: %d\r\n%b\r\n" % (head, length, connection)
-        return head + (b"Transfer-Encoding: chunked\r\n" if request.chunked else b"") + connection + b"\r\n"
-    return _long(request, status, connection)
+        global _heads_until  # noqa: PLW0603 - one cache a process, emptied every second
+        now = time.time()
+        if not _heads_until - 1.0 <= now < _heads_until or len(_heads) > MAX_HEADS:
+            _heads_until = float(int(now) + 1)
+            _heads.clear()
+        key = (status, request.content_type or b"", location, length, keep, request.chunked)
+        head = _heads.get(key)
+        if head is None:
+            head = _heads[key] = _long(request, status, keep=keep)
+        return head
+    return _long(request, status, keep=keep)
 
 
-def _long(request: Request, status: int, connection: bytes) -> bytes:
+def _long(request: Request, status: int, *, keep: bool) -> bytes:
+    connection = KEEP + request.location.keepalive_header if keep else CLOSE
     server, date = request.location.server_token, None
     tail: list[bytes] = []
     for field in request.kept_headers or ():
@@ -105,13 +98,10 @@ def _long(request: Request, status: int, connection: bytes) -> bytes:
             if name == b"connection":
                 connection = b""
             tail.append(b"%b: %b\r\n" % field)
-    head = _prefix(status, request.content_type or b"", server)
-    if date is not None:
-        head = head.replace(http_date(), date, 1)
-    lines = [head]
+    lines = [_begin(status, request.content_type or b"", server, date)]
     if request.content_length is not None:
         lines.append(b"Content-Length: %d\r\n" % request.content_length)
-    if request.last_modified is not None:
+    if request.last_modified is not None and status in DATED:
         lines.append(b"Last-Modified: %b\r\n" % http_date(request.last_modified))
     target = request.location_out
     if target is not None:
@@ -152,3 +142,8 @@ def directory_target(request: Request) -> bytes:
     """The target of the redirect to the same path with a slash behind it."""
     path = escape_path(request.uri + b"/")
     return path + b"?" + request.args if request.args else path
+
+
+def all_chunks(body: bytes) -> bytes:
+    """A whole body in chunked framing (RFC 9112 7.1)."""
+    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"

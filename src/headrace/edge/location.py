@@ -57,6 +57,7 @@ class Location:
         """Bytes of the URI that the alias stands for; -1: all of it (in a regex location)."""
         self.types: dict[bytes, bytes] = {}
         self.default_type: bytes = b"text/plain"
+        self.known_types: dict[bytes, bytes] = {}
         self.charset: bytes = b""
         self.error_pages: dict[int, ErrorPage] = {}
         self.recursive_error_pages = False
@@ -121,7 +122,9 @@ class Location:
         if found is None:
             found = self.default_type
         if self.charset and found.startswith(b"text/"):
-            return b"%b; charset=%b" % (found, self.charset)
+            found = b"%b; charset=%b" % (found, self.charset)
+        if len(self.known_types) < REMEMBERED and len(uri) < 256:
+            self.known_types[uri] = found
         return found
 
     def root_of(self, request: Request) -> bytes:
@@ -150,6 +153,7 @@ def post_rewrite(request: Request) -> int | None:
 
 
 MAX_REWRITES: Final = 10
+REMEMBERED: Final = 512
 
 
 class Tree:

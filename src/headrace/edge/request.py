@@ -7,7 +7,6 @@ by then leaves in one write. Attributes have defaults on the class: a request th
 
 from __future__ import annotations
 
-import base64
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.edge import phases
 from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
-from headrace.edge.head import assemble
+from headrace.edge.head import all_chunks, assemble
 from headrace.edge.headers import HeadersIn, HeadersOut
 from headrace.edge.log import INFO
 from headrace.edge.logphase import end
@@ -69,6 +68,8 @@ class Request:
     body_read: bool = False
     body_file: str | None = None
     head_size: int = 0
+    kept_headers: HeadersOut | None = None
+    """headers_out if anybody asked for them."""
     body_filters: tuple[BodyFilter, ...] = ()
     flushing: bool = False
     gzip: Any = None
@@ -82,7 +83,6 @@ class Request:
     target: tuple[bytes, bytes | None] | None = None
     _id: int = 0
     _head: bytes = b""
-    _headers_out: HeadersOut | None = None
     _headers_in: HeadersIn | None = None
     _vars: dict[bytes, bytes] | None = None
     _cleanups: list[Callable[[], None]] | None = None
@@ -122,30 +122,14 @@ class Request:
         exchange = self.exchange
         return len(exchange.head.raw) + (0 if exchange.body is None else exchange.body.received)
 
-    def credentials(self) -> tuple[bytes | None, bytes | None]:
-        """User and password of Basic authentication as the client claims them (RFC 7617); None when there are none."""
-        header = self.header_in(b"authorization")
-        if header is None or header[:6].lower() != b"basic ":
-            return None, None
-        try:
-            user, colon, password = base64.b64decode(header[6:].strip()).partition(b":")
-        except ValueError:
-            return None, None
-        return (user, password) if colon else (None, None)
-
     # headers
-
-    @property
-    def kept_headers(self) -> HeadersOut | None:
-        """headers_out if anybody asked for them."""
-        return self._headers_out
 
     @property
     def headers_out(self) -> HeadersOut:
         """The header fields of the answer without Content-Type, Content-Length, Server, Date, Connection."""
-        if self._headers_out is None:
-            self._headers_out = HeadersOut()
-        return self._headers_out
+        if self.kept_headers is None:
+            self.kept_headers = HeadersOut()
+        return self.kept_headers
 
     def header_in(self, name: bytes) -> bytes | None:
         """A header field of the request; the name in lower case."""
@@ -204,7 +188,8 @@ class Request:
         if self.finished:
             return
         if not self.header_sent:
-            self.send_header()
+            self.header_sent = True
+            self._head = assemble(self)
         if self.body_filters:
             data = filter_body(self, data, last=False)
         if not data or self.header_only:
@@ -220,7 +205,8 @@ class Request:
     def output_file(self, fd: int, offset: int, length: int) -> None:
         """Send a part of an open file; fd is dup'ed by the chain or must stay open until the request ends."""
         if not self.header_sent:
-            self.send_header()
+            self.header_sent = True
+            self._head = assemble(self)
         if self.header_only or not length:
             return
         self.push()
@@ -232,19 +218,35 @@ class Request:
         self.content_length = len(body)
         if content_type is not None:
             self.content_type = content_type
-        self.send_header()
-        if self._pending is None and not self.body_filters:
-            self.finished = self.started = True
-            head = self._head
-            self.head_size = len(head)
-            self.exchange.respond(head, b"" if self.header_only else body)
-            if self.location.log_handlers or self._id or self._cleanups:
-                end(self)
+        self.end_with(body)
+
+    def end_with(self, data: bytes) -> None:
+        """Send the last part of the body and end the request: output() and finish() in one."""
+        if self.header_sent or self.finished:
+            if data:
+                self.keep_buffered = True
+                self.output(data)
+            self.finish()
             return
-        if body:
-            self.keep_buffered = True
-            self.output(body)
-        self.finish()
+        self.header_sent = True
+        head = self._head = assemble(self)
+        if self.body_filters:
+            if data:
+                self.keep_buffered = True
+                self.output(data)
+            self.finish()
+            return
+        self.finished = self.started = True
+        self.head_size = len(head)
+        if self.header_only:
+            data = b""
+        elif self.chunked:
+            data = all_chunks(data)
+        self.exchange.respond(head, data)
+        if self.location.log_handlers or self._cleanups:
+            end(self)
+        elif self._id:
+            del live[self._id]
 
     def _filter_end(self) -> None:
         rest = filter_body(self, b"", last=True)
@@ -254,7 +256,8 @@ class Request:
     def push(self) -> None:
         """Hand header and pending body to the exchange: from here on they are on their way."""
         if not self.header_sent:
-            self.send_header()
+            self.header_sent = True
+            self._head = assemble(self)
         exchange = self.exchange
         if not self.started:
             self.started = True
@@ -294,25 +297,26 @@ class Request:
         if self.finished:
             return
         if not self.header_sent:
-            self.send_header()
+            self.end_with(b"")
+            return
         if self.body_filters:
             self._filter_end()
         self.finished = True
-        exchange = self.exchange
         if self.started:
             self.push()
-            exchange.finish()
+            self.exchange.finish()
         else:
-            pending = self._pending
+            pending, self._pending = self._pending, None
             data = b"" if not pending else pending[0] if len(pending) == 1 else b"".join(pending)
             if self.chunked:
-                data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
-            self._pending = None
+                data = all_chunks(data)
             self.started = True
             self.head_size = len(self._head)
-            exchange.respond(self._head, data)
-        if self.location.log_handlers or self._id or self._cleanups:
+            self.exchange.respond(self._head, data)
+        if self.location.log_handlers or self._cleanups:
             end(self)
+        elif self._id:
+            del live[self._id]
 
     def abandon(self) -> None:
         """Close the connection without (the rest of) an answer, and end the request."""

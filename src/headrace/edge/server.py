@@ -141,7 +141,11 @@ class Port:
         """Answer a request. Raises HttpError 400 for a target that cannot be understood."""
         head = exchange.head
         hosts = self.hosts if not self.local else self._hosts_of(exchange.conn)
-        server, match = (hosts.default, None) if hosts.single else hosts.choose(head.host)
+        match = None
+        if hosts.single:
+            server = hosts.default
+        else:
+            server, match = hosts.choose(head.host)
         path, _, args = head.target.partition(b"?")
         known = server.known.get(path)
         if known is None or exchange.body is not None or b"#" in args:
