@@ -56,6 +56,8 @@ def build_pipeline(
     for directive, router in labels:
         if router is not None:
             _rules(directive.block or (), router, context)
+            if not any(child.name == "match" for child in directive.block or ()):
+                problems.error(f"<label {router.name}> has no <match> section", directive.place)
     _rules([directive for directive, _own in parts if directive.name in _IN_LABEL], context.root, context)
     if sources and not system.without_source:
         for directive, own in parts:
@@ -141,14 +143,12 @@ def _label(directive: Directive, context: Context) -> Router | None:
 def _rules(sections: Sequence[Directive], router: Router, context: Context) -> None:
     """Make the <match> and <filter> plugins of one label, in their order."""
     problems = context.problems
-    outputs = 0
     for directive in sections:
         if directive.block is None or directive.name not in _IN_LABEL:
             problems.unknown(f"a label cannot have <{directive.name}>", directive.place, hint="<match> or <filter>")
             continue
         pattern = (directive.args[0] if directive.args else "").strip() or "**"
         kind = "filter" if directive.name == "filter" else "output"
-        outputs += kind == "output"
         plugin = context.make(kind, directive, router=router)
         if plugin is None:
             continue
@@ -159,8 +159,6 @@ def _rules(sections: Sequence[Directive], router: Router, context: Context) -> N
                 router.add_output(pattern, plugin)
         except ValueError as error:
             problems.error(str(error), directive.place)
-    if not outputs and router is not context.root:
-        problems.error(f"<label {router.name}> has no <match> section", sections[0].place if sections else None)
 
 
 def _source(directive: Directive, context: Context, *, own: bool) -> None:

@@ -119,13 +119,17 @@ def unpacker(data: bytes) -> msgpack.Unpacker:
     return source
 
 
+_MALFORMED: Final = (msgpack.UnpackException, TypeError, RecursionError)
+"""What the unpacker raises besides ValueError with a text."""
+
+
 def unpack_value(data: bytes) -> Any:
     """One value; the inverse of `pack_value`. Raises ValueError when it is malformed or not alone."""
     source = unpacker(data)
     try:
         value = source.unpack()
-    except (msgpack.OutOfData, TypeError, RecursionError) as error:
-        raise ValueError("malformed msgpack") from error
+    except _MALFORMED as error:
+        raise ValueError(f"malformed msgpack: {type(error).__name__}") from error
     if source.tell() != len(data):
         raise ValueError("bytes after the msgpack value")
     return value
@@ -166,8 +170,8 @@ def unpack_events(data: bytes) -> list[Event]:
             if type(record) is not dict:
                 raise ValueError("a record must be a map")
             add((int(time) if type(time) is EventTime else event_time(time), record))
-    except (TypeError, RecursionError) as error:
-        raise ValueError("malformed msgpack in a stream of events") from error
+    except _MALFORMED as error:
+        raise ValueError(f"malformed msgpack in a stream of events: {type(error).__name__}") from error
     if end != len(data):
         raise ValueError("the stream of events is cut short")
     return events
@@ -192,7 +196,7 @@ def count_packed(data: bytes) -> int:
                 raise ValueError("a record must be a map")
             source.skip()
             count += 1
-    except (msgpack.OutOfData, msgpack.UnpackException, TypeError) as error:
+    except _MALFORMED as error:
         raise ValueError("the stream of events is malformed or cut short") from error
     return count
 

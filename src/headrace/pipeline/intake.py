@@ -156,6 +156,8 @@ class Intake:
                 return self._finish(tag, batch, rejected)
         waiter = _Waiter(tag, batch, pieces, rejected)
         self._waiters.append(waiter)
+        if size_of(pieces) > self.buffer.limits.total:
+            self.resume()  # it goes in by parts, the first of them now
         return waiter.future
 
     def _finish(self, tag: str, batch: Batch, rejected: Rejected) -> Awaitable[None] | None:

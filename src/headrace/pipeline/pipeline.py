@@ -67,8 +67,10 @@ class Pipeline:
         """Start everything; when one part fails, the others are stopped and its error is raised."""
         context = self.context
         context.run_on(loop, clock, sockets or {})
+        name = ""
         try:
             for plugin in sorted(self.plugins, key=_start_order):
+                name = plugin.plugin_id
                 self._started.append(plugin)
                 await plugin.start()
                 if isinstance(plugin, Output) and plugin.runner is not None and plugin.runner.output is plugin:
@@ -76,7 +78,7 @@ class Pipeline:
         except BaseException as error:
             await self.stop(0.0)
             if isinstance(error, OSError):
-                raise Error(f"{self._started[-1].plugin_id}: {error}", kind="start") from error
+                raise Error(f"{name}: {error}", kind="start") from error
             raise
         router = log_router(context)
         if router is not None:

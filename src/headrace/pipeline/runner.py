@@ -57,6 +57,8 @@ class Runner:
         """Events that were still in memory at the end."""
         self._due_timer: Deadline | None = None
         self._due_at = math.inf
+        self._held = False
+        """Chunks are due, but the queue was too long for them."""
         self._try_timer: Deadline | None = None
         self._try_at = math.inf
         self._mode = section.effective_mode
@@ -160,8 +162,8 @@ class Runner:
         work = self.delivery.next(lane)
         if work is None:
             self._arm_try()
-        elif self.buffer.staged and self._due_at == math.inf:
-            self._queue_due()  # the queue was too long for what is due
+        elif self._held:
+            self._queue_due()
         return work
 
     def _changed(self) -> None:
@@ -192,6 +194,7 @@ class Runner:
     def _queue_due(self) -> None:
         """Queue the staged chunks whose time has come, as long as the queue is short."""
         self._due_at = math.inf
+        self._held = False
         now = self.context.clock.now()
         soonest = math.inf
         for chunk in list(self.buffer.staged.values()):
@@ -200,6 +203,8 @@ class Runner:
                 soonest = min(soonest, due)
             elif len(self.buffer.queued) < self.section.queued_limit:
                 self.buffer.seal(chunk)
+            else:
+                self._held = True
         if soonest < math.inf:
             self._arm_due(soonest)
         if self.buffer.queued:
