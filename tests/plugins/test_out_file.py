@@ -211,6 +211,33 @@ async def test_the_link_leads_to_the_newest_file(prefix):
     assert names(prefix / "now") == ["link"]
 
 
+async def test_as_a_secondary_it_writes_what_the_primary_formatted(prefix):
+    text = f"""
+    <match **>
+      @type file
+      path {prefix}/no/${{tag}}
+      append true
+      {JSON}
+      <buffer tag>
+        @type memory
+        flush_interval 1s
+      </buffer>
+      <secondary>
+        path {prefix}/dead
+        {JSON}
+      </secondary>
+    </match>
+    """
+    kit = Kit(text)
+    assert "no effect in <secondary>" in str(kit.problems.warnings[0])
+    await kit.start()
+    await kit.emit("../x", {"n": 1})
+    await kit.emit("..", {"n": 2})
+    await kit.stop()
+    assert names(prefix) == ["dead_0.log", "dead_1.log"]
+    assert (prefix / "dead_0.log").read_bytes() == b'{"n":1}\n'
+
+
 class FullDisk(Files):
     """A disk with room for some bytes."""
 

@@ -90,6 +90,11 @@ class FileOutput(Output):
             self.require_placeholders("path", self._template)
         elif self.symlink_path is not None:
             raise ConfError("symlink_path is not possible in <secondary>", self.place_of("symlink_path"))
+        elif self.format_section is not None or self.inject.present:
+            context.problems.warn(
+                "<format> and <inject> have no effect in <secondary>: its chunks are as the primary formatted them",
+                self.place,
+            )
         folder = writable(self._template)
         if folder is not None:
             raise ConfError(f'"{folder}" does not let files be written to "{self.path}"', self.place_of("path"))

@@ -58,6 +58,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "filter": {
         "stdout": "filter_stdout:StdoutFilter",
+        "grep": "filter_grep:GrepFilter",
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
     },
     "parser": {
