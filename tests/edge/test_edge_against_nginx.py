@@ -327,18 +327,242 @@ def site(tmp_path):
     return tmp_path
 
 
-def requests():
-    yield from RAW.items()
-    for path in PATHS:
-        yield path, b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode()
+def requests(raw: dict[str, bytes], paths: list[str]) -> list[tuple[str, bytes]]:
+    plain = [(path, b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode()) for path in paths]
+    return [*raw.items(), *plain]
 
 
-def of_both(text: str, root: Path) -> str:
-    return text.replace("%ROOT%", str(root))
+MERGED = r"""
+  log_format probe '$request $uri $status $body_bytes_sent';
+  access_log %LOG% probe;
+  add_header X-Http h;
+  index first.html index.html;
+  error_page 404 /http404;
+  types { text/html html; text/x-q q; application/x-n ""; }
+  server {
+    listen 127.0.0.1:%PORT%;
+    root %ROOT%/html;
+    set $who server;
+    set $mode $arg_mode;
+    if ($arg_stop) { return 403 "stopped $arg_stop\n"; }
+    if ($arg_go = there) { rewrite ^/(.*)$ /there/$1; }
+    if ($request_method = PATCH) { set $who patch; }
+    rewrite ^/old/(.*)$ /new/$1 last;
+    rewrite ^/older/(?<rest>.*)$ /new/$rest?r=$rest;
+    rewrite ^/moved$ /d/ permanent;
+    rewrite ^/sch$ $scheme://h/x redirect;
+    location = /http404 { return 404 "http404 $uri $request_uri\n"; }
+    location /there { return 200 "there $uri $args\n"; }
+    location /new { return 200 "new $uri $args $who\n"; }
+    location /nest { root %ROOT%/html/d; add_header X-Nest n; location /nest/in { } location /nest/own { add_header X-Own o; return 200 "o"; } location ~ ^/nest/r/(.*)$ { return 200 "r $1\n"; } }
+    location /al/ { alias %ROOT%/html/; location ~ \.txt$ { add_header X-Txt 1; } location /al/d/ { add_header X-D 1; } }
+    location ~ ^/cap/(\w+)/(\w+)?$ { return 200 "$1-$2-$3-$who\n"; }
+    location ~ ^/php/(?<script>.+\.php)(?<info>/.*)?$ { return 200 "$script|$info|$1|$2\n"; }
+    location ~ ^/va/(.*)$ { root %ROOT%/$1; try_files /f.txt /html/index.html =404; }
+    location /vroot { root %ROOT%/$arg_r; try_files /d/f.txt /page.html =410; }
+    location /dir { try_files $uri/ /d/ =404; }
+    location /dirs { alias %ROOT%/html/d; try_files "" /f.txt =404; }
+    location /abs { index /d/f.txt; }
+    location /abs/ { alias %ROOT%/html/d/; index none.html /page.html; }
+    location /ni/ { alias %ROOT%/html/d/; index none.html; }
+    location /nd/ { alias %ROOT%/nowhere/; }
+    location /e1 { error_page 404 /e2; return 404; }
+    location /e2 { error_page 410 /page.html; return 410; }
+    location /e3 { recursive_error_pages on; error_page 404 /e4; return 404; }
+    location /e4 { recursive_error_pages on; error_page 410 /page.html; return 410; }
+    location /e5 { error_page 404 =200 /page.html; }
+    location /e6 { error_page 405 =200 $uri.x; error_page 403 = @e6; deny all; }
+    location @e6 { return 200 "e6 $status\n"; }
+    location /e7 { error_page 404 /e7; }
+    location /e8 { recursive_error_pages on; error_page 404 /e8; }
+    location /e9 { error_page 500 502 503 /page.html?x=1; return 502; }
+    location /e10 { error_page 400 401 402 404 $scheme://h/$uri?$args; return 404; }
+    location /i1 { if ($arg_a) { return 201 "a"; } if ($arg_b) { break; } set $who later; return 200 "$who\n"; }
+    location /i2 { set $v 0; if ($arg_a = 1) { set $v 1; add_header X-A 1; } if ($arg_b = 1) { set $v 2; add_header X-B 1; } add_header X-V $v; }
+    location /i3 { if (!-e $request_filename) { rewrite ^ /there/i3?q=1; } }
+    location /i4 { if (-d $request_filename) { return 200 "dir\n"; } if (-x $request_filename) { return 200 "exec\n"; } return 200 "neither\n"; }
+    location /i5 { if ($http_user_agent !~* (curl|wget)) { return 200 "other $1\n"; } return 200 "tool\n"; }
+    location /sa { set $args "z=1&$args"; rewrite ^ /there/sa break; return 200 "$uri $args $arg_z $query_string\n"; }
+    location /rb { rewrite ^/rb/(.*)$ /d/$1 break; }
+    location /rl { rewrite ^/rl/(.*)$ /rb/$1 last; return 200 "not here"; }
+    location /rr { rewrite ^/rr/(.*)$ /$1 redirect; }
+    location /rq { rewrite ^/rq/(.*)$ /there?a=$1&b; }
+    location /enc { rewrite ^/enc/(.*)$ /there/$1?q=$1 redirect; }
+    location /ct { default_type text/x-d; location /ct/none { types { } default_type text/plain; return 200 "x"; } return 200 "x"; }
+    location /always { add_header X-A a always; add_header X-B b; return 500; }
+    location /empty { add_header X-E $arg_none; add_header X-F "f$arg_none"; return 200; }
+    location /exp { expires 1d; add_header Cache-Control public; }
+    location /expmod { expires modified +1h; }
+    location /cs { charset utf-8; }
+    location /esc { return 200 "a\tb\n\"c\" {x} ${uri}y $uri-z\n"; }
+    location /big { return 200 "$http_x_a $http_x_b $http_cookie $cookie_a $cookie_B $cookie_c $content_length\n"; }
+    location "/quo ted" { return 200 "quoted\n"; }
+    location /lim { client_max_body_size 5; location /lim/more { client_max_body_size 10; return 200 "m"; } return 200 "l"; }
+    location /sn { server_name_in_redirect on; return 301 /x; }
+    location /post { error_page 405 =200 /page.html; }
+    location /gz { gzip on; gzip_min_length 1; gzip_types *; }
+    location /gzp { gzip on; gzip_proxied no-cache auth; gzip_min_length 1; gzip_types *; alias %ROOT%/html/d/f.txt; add_header Cache-Control no-cache; }
+    location /gz9 { gzip on; gzip_http_version 1.0; gzip_min_length 1; gzip_types *; alias %ROOT%/html/d/f.txt; }
+    location /if_only { if ($arg_x) { expires 1h; } }
+  }
+  server { listen 127.0.0.1:%PORT%; server_name tokens; server_tokens off; location / { return 404; } location /b { server_tokens build; return 200 "b"; } }
+  server { listen 127.0.0.1:%PORT%; server_name bare; }
+  server { listen 127.0.0.1:%PORT%; server_name ret; return 200 "server return $uri\n"; }
+  server { listen 127.0.0.1:%PORT%; server_name tf; root %ROOT%/html; try_files $uri /d/f.txt =404; }
+"""
+
+MERGED_PATHS = [
+    "/",
+    "/nope",
+    "/d",
+    "/d/",
+    "/d/f.txt",
+    "/old/a",
+    "/older/b?x=1",
+    "/moved",
+    "/moved?x=1",
+    "/sch",
+    "/sch?a",
+    "/there/x",
+    "/?stop=1",
+    "/q?go=there",
+    "/a/b?go=there&c=d",
+    "/nest",
+    "/nest/",
+    "/nest/in/x",
+    "/nest/own",
+    "/nest/r/abc",
+    "/al",
+    "/al/",
+    "/al/d/f.txt",
+    "/al/d/",
+    "/al/index.html",
+    "/cap/a/b",
+    "/cap/a/",
+    "/cap/a",
+    "/php/a.php/b/c",
+    "/php/a.php",
+    "/php/x",
+    "/va/html/d",
+    "/va/nope",
+    "/vroot?r=html",
+    "/vroot?r=no",
+    "/dir/d",
+    "/dir",
+    "/dirs",
+    "/abs",
+    "/abs/",
+    "/ni/",
+    "/nd/",
+    "/nd/x",
+    "/e1",
+    "/e2",
+    "/e3",
+    "/e4",
+    "/e5",
+    "/e5/x",
+    "/e6",
+    "/e7",
+    "/e8",
+    "/e9",
+    "/e10?a=b",
+    "/i1",
+    "/i1?a=1",
+    "/i1?b=1",
+    "/i2",
+    "/i2?a=1",
+    "/i2?a=1&b=1",
+    "/i2?b=1",
+    "/i3",
+    "/i3/x?y=1",
+    "/i4",
+    "/i5",
+    "/sa?x=1",
+    "/rb/f.txt",
+    "/rl/f.txt",
+    "/rr/x",
+    "/rr/x?y=1",
+    "/rq/1",
+    "/rq/1?o=2",
+    "/enc/a%20b",
+    "/enc/a+b%26c",
+    "/ct",
+    "/ct/none",
+    "/ct/x.html",
+    "/ct/x.q",
+    "/always",
+    "/empty",
+    "/exp",
+    "/exp/",
+    "/expmod",
+    "/cs",
+    "/esc",
+    "/big",
+    "/quo%20ted",
+    "/lim",
+    "/lim/more",
+    "/sn",
+    "/post",
+    "/gz",
+    "/gz/",
+    "/gzp",
+    "/gz9",
+    "/if_only?x=1",
+    "/if_only",
+    "/http404",
+    "/page.html?a",
+    "/d/f.txt/",
+    "/d/f.txt/x",
+    "/index.html/",
+    "/%e4%b8%ad",
+    "/d%2ff.txt",
+    "/D/F.TXT",
+]
+
+MERGED_RAW = {
+    "agent": b"GET /i5 HTTP/1.1\r\nHost: localhost\r\nUser-Agent: CURL/8\r\n\r\n",
+    "patch": b"PATCH /new HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "post error page": b"POST /post HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab",
+    "head error page": b"HEAD /e5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "post 404 page": b"POST /e5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab",
+    "many fields": b"GET /big HTTP/1.1\r\nHost: localhost\r\nX-A: 1\r\nX_B: 3\r\nCookie: a=1; b=2;c=3\r\nCookie: a=4\r\n\r\n",
+    "limit": b"POST /lim HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabcdef",
+    "limit nested": b"POST /lim/more HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabcdef",
+    "limit chunked": b"POST /lim/more HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n",
+    "gzip page": b"GET /gz/nope HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n",
+    "gzip via no-cache": b"GET /gzp HTTP/1.1\r\nHost: localhost\r\nVia: x\r\nAccept-Encoding: gzip\r\n\r\n",
+    "gzip 1.0": b"GET /gz9 HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n",
+    "gzip range": b"GET /gz9 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nAccept-Encoding: gzip\r\n\r\n",
+    "gzip off range": b"GET /gz9 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\n\r\n",
+    "gzip 304": b'GET /gz9 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: "386d4380-b"\r\nAccept-Encoding: gzip\r\n\r\n',
+    "gzip weak 304": b'GET /gz9 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: W/"386d4380-b"\r\nAccept-Encoding: gzip\r\n\r\n',
+    "tokens": b"GET / HTTP/1.1\r\nHost: tokens\r\n\r\n",
+    "tokens bad": b"GET / HTTP/1.1\r\nHost: tokens\r\nContent-Length: x\r\n\r\n",
+    "bare": b"GET / HTTP/1.1\r\nHost: bare\r\n\r\n",
+    "bare file": b"GET /page.html HTTP/1.1\r\nHost: bare\r\n\r\n",
+    "server return": b"GET /x HTTP/1.1\r\nHost: ret\r\n\r\n",
+    "server try_files": b"GET /x HTTP/1.1\r\nHost: tf\r\n\r\n",
+    "server try_files dir": b"GET /d HTTP/1.1\r\nHost: tf\r\n\r\n",
+    "bad version": b"GET / HTTP/2.1\r\nHost: a\r\n\r\n",
+    "bad header": b"GET / HTTP/1.1\r\nHost: localhost\r\nbad header: x\r\n\r\n",
+    "dates": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nIf-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT; length=1\r\n\r\n",
+    "dates 850": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nIf-Modified-Since: Saturday, 01-Jan-00 00:00:00 GMT\r\n\r\n",
+    "dates asctime": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nIf-Modified-Since: Sat Jan  1 00:00:00 2000\r\n\r\n",
+    "range blanks": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes= 1 - 2 , 4-4\r\n\r\n",
+    "range overlapping": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-8,0-8\r\n\r\n",
+    "range some": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-1,50-60\r\n\r\n",
+    "range empty": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=\r\n\r\n",
+    "range zero": b"GET /d/f.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=-0\r\n\r\n",
+}
 
 
-async def test_answers_and_logs_are_those_of_nginx(serve, site):
-    servers = of_both(SERVERS, site)
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [(SERVERS, requests(RAW, PATHS)), (MERGED, requests(MERGED_RAW, MERGED_PATHS))],
+    ids=["core", "merged"],
+)
+async def test_answers_and_logs_are_those_of_nginx(serve, site, text, sent):
+    servers = text.replace("%ROOT%", str(site))
     ours = await serve(
         "error_log logs/e.log info; events {} http { "
         + servers.replace("%PORT%", "80").replace("%LOG%", "logs/a.log")
@@ -346,7 +570,7 @@ async def test_answers_and_logs_are_those_of_nginx(serve, site):
     )
     different = []
     with nginx(site, servers.replace("%LOG%", "logs/peer-a.log")) as port:
-        for name, data in requests():
+        for name, data in sent:
             want = normal(await ours.raw(data, port=port), port)
             got = normal(await ours.raw(data), ours.port)
             if want != got:

@@ -157,7 +157,7 @@ CORE: Final[dict[str, Getter]] = {
     "remote_addr": lambda r: peer_text(r.exchange.conn),
     "binary_remote_addr": _binary_remote_addr,
     "remote_port": lambda r: peer_port(r.exchange.conn),
-    "remote_user": lambda r: claimed_user(r),
+    "remote_user": claimed_user,
     "server_addr": lambda r: local_text(r.exchange.conn),
     "server_port": _server_port,
     "server_name": lambda r: r.server.name,

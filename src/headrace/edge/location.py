@@ -139,6 +139,16 @@ class Location:
         alias = evaluate(self.alias, request)
         return alias if self.alias_skip < 0 else alias + uri[self.alias_skip :]
 
+    def tried(self, request: Request, name: bytes) -> tuple[bytes, bytes]:
+        """The file that a name of try_files stands for, and the URI that goes on when it exists."""
+        if self.alias is None:
+            return evaluate(self.root, request).rstrip(b"/") + name, name
+        alias, skip = evaluate(self.alias, request), self.alias_skip
+        if skip < 0:
+            return alias + name, name
+        rest = name[skip:] if name.startswith(self.name[:skip]) else name
+        return alias + rest, self.name[:skip] + rest
+
 
 def post_rewrite(request: Request) -> int | None:
     """After the rewrite phase: search the location anew when the URI was rewritten; at most ten times."""

@@ -60,7 +60,7 @@ def tag_matches(listed: bytes, tag: bytes | None, *, weak: bool) -> bool:
 def requested_ranges(request: Request, size: int, modified: int, tag: bytes | None) -> list[tuple[int, int]] | None:
     """The (start, end) pairs to send; None: the whole; an empty list: nothing can be satisfied (416)."""
     header = request.header_in(b"range") if request.may_have(b"range") else None
-    if header is None or header[:6].lower() != b"bytes=":
+    if header is None or len(header) < 7 or header[:6].lower() != b"bytes=":
         return None
     condition = request.header_in(b"if-range")
     if condition is not None:

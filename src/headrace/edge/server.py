@@ -7,6 +7,7 @@ a Port, the handler of its connections: it chooses the virtual server and starts
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,6 @@ from headrace.edge.values import to_bytes
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    import re
     import ssl
     from collections.abc import Coroutine
     from typing import Any
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.edge.servernames import ServerName
     from headrace.edge.variables import Variables
 
+_HOST: Final = re.compile(rb"\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n\t ]{1,255})\r?\n")
 REMEMBERED: Final = 2048
 """Entries of the caches that spare a search: hosts of an address, paths of a server."""
 
@@ -179,9 +180,9 @@ class Port:
     def refuse(self, exchange: Exchange, error: HttpError) -> None:
         """Answer what could not be handled: the error page of its status, logged like any request."""
         hosts = self._hosts_of(exchange.conn)
-        server, _ = hosts.choose(exchange.head.host)
+        server, _ = hosts.choose(exchange.head.host or _sent_host(exchange))
         uri = args = b""
-        if error.status != 414:
+        if error.status not in (414, 505):
             with contextlib.suppress(HttpError):
                 uri, args = split_target(exchange.head.target)
         request = Request(exchange, server, uri, args)
@@ -209,6 +210,12 @@ class Port:
     def closed(self, conn: HttpConnection) -> None:
         """A connection is gone."""
         self.gateway.forget(conn, self)
+
+
+def _sent_host(exchange: Exchange) -> bytes:
+    """The Host of a head that could not be parsed, so that the server meant can answer."""
+    found = _HOST.search(exchange.head.raw)
+    return found.group(1) if found else b""
 
 
 def _while(exchange: Exchange, message: str) -> bytes:

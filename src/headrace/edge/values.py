@@ -32,12 +32,19 @@ def evaluate(value: Value, request: Request) -> bytes:
     return value if isinstance(value, bytes) else value(request)
 
 
-def compile_value(text: str, variables: Variables, place: Place | None, *, logged: bool = False) -> Value:
+def compile_value(
+    text: str,
+    variables: Variables,
+    place: Place | None,
+    *,
+    logged: bool = False,
+    captures: Callable[[int], Getter] | None = None,
+) -> Value:
     """Compile a text; raises ConfError as nginx words it.
 
-    logged: a variable without value is "-" instead of nothing, as in log formats.
+    logged: a variable without value is "-" instead of nothing, as in log formats. captures: as split_value.
     """
-    pieces = split_value(text, variables, place)
+    pieces = split_value(text, variables, place, captures)
     if all(isinstance(piece, bytes) for piece in pieces):
         return b"".join(piece for piece in pieces if isinstance(piece, bytes))
     empty = b"-" if logged else b""
@@ -46,8 +53,10 @@ def compile_value(text: str, variables: Variables, place: Place | None, *, logge
     return _joined(pieces, empty)
 
 
-def split_value(text: str, variables: Variables, place: Place | None) -> list[bytes | Getter]:
-    """The constant and the variable pieces of a text, in order."""
+def split_value(
+    text: str, variables: Variables, place: Place | None, captures: Callable[[int], Getter] | None = None
+) -> list[bytes | Getter]:
+    """The constant and the variable pieces of a text, in order. captures: makes the getters of $1 to $9."""
     pieces: list[bytes | Getter] = []
     position = 0
     for match in _PIECE.finditer(text):
@@ -60,7 +69,7 @@ def split_value(text: str, variables: Variables, place: Place | None) -> list[by
                 raise ConfError(f'the closing bracket in "{text[match.start() + 2 :]}" variable is missing', place)
             raise ConfError("invalid variable name", place)
         if name.isdigit():
-            pieces.append(capture(int(name)))
+            pieces.append((captures or capture)(int(name)))
         elif re.fullmatch(r"[A-Za-z0-9_]+", name):
             pieces.append(variables.getter(name, place))
         else:

@@ -15,8 +15,8 @@ from headrace.edge.location import Location, take_captures
 from headrace.edge.regex import compile_regex
 from headrace.edge.scope import Scope
 from headrace.edge.special import REDIRECTS
-from headrace.edge.uri import escape_path
-from headrace.edge.values import compile_value, evaluate
+from headrace.edge.uri import escape_args, escape_path
+from headrace.edge.values import Value, capture, compile_value, evaluate
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.conf.tree import Directive
     from headrace.edge.request import Request
+    from headrace.edge.variables import Getter
 
     Op = Callable[[Request], int | None]
 
@@ -179,6 +180,17 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
     return answer
 
 
+def _args_capture(number: int) -> Getter:
+    """A capture in a query string: escaped again when the URI came with escapes, as nginx does."""
+    plain = capture(number)
+
+    def get(request: Request) -> bytes | None:
+        value, target = plain(request), request.exchange.head.target
+        return escape_args(value) if value and (b"%" in target or b"+" in target) else value
+
+    return get
+
+
 def _rewrite(scope: Scope, directive: Directive) -> Op:
     pattern_text, replacement, *flags = directive.args
     place = directive.place
@@ -193,7 +205,9 @@ def _rewrite(scope: Scope, directive: Directive) -> Op:
     keep_args = not replacement.endswith("?")
     path_text, mark, args_text = replacement.partition("?")
     path = compile_value(path_text, scope.build.variables, place)
-    args = compile_value(args_text.removesuffix("?"), scope.build.variables, place) if mark else b""
+    args: Value = b""
+    if mark:
+        args = compile_value(args_text.removesuffix("?"), scope.build.variables, place, captures=_args_capture)
     ending = {"last": STOP, "break": STOP}.get(flags[0] if flags else "")
     jump = not (flags and flags[0] == "break")
 

@@ -56,7 +56,9 @@ class StaticFamily(BaseFamily):
             if not last[1:].isdigit() or int(last[1:]) > 999:
                 raise ConfError(f'invalid code "{last}"', place)
             code = int(last[1:])
-        entries = [(compile_value(text.rstrip("/") or "/", variables, place), text.endswith("/")) for text in files]
+        entries = [
+            (compile_value(text.removesuffix("/") or text, variables, place), text.endswith("/")) for text in files
+        ]
         scope.set_once(directive, (tuple(entries), compile_value(last, variables, place), code))
 
     def compose(self, scope: Scope, location: Location) -> None:
@@ -76,14 +78,14 @@ def _try_files(entries: tuple[tuple[Value, bool], ...], last: Value, code: int) 
         location = request.location
         for value, directory in entries:
             uri = evaluate(value, request)
-            path = location.path_of(request, uri)
+            path, uri = location.tried(request, uri)
             try:
                 mode = os.stat(path).st_mode
             except (OSError, ValueError):
                 continue
             if stat.S_ISDIR(mode) is not directory:
                 continue
-            request.uri = uri + b"/" if directory and not uri.endswith(b"/") else uri
+            request.uri = uri
             return None
         if code:
             return code
@@ -99,6 +101,7 @@ def _index(names: tuple[Value, ...]) -> Handler:
         uri = request.uri
         if not uri.endswith(b"/") or request.method not in METHODS:
             return None
+        missing = 0
         for value in names:
             name = evaluate(value, request)
             if name.startswith(b"/"):
@@ -108,16 +111,17 @@ def _index(names: tuple[Value, ...]) -> Handler:
                 mode = os.stat(path).st_mode
             except OSError as error:
                 if error.errno in _MISSING:
+                    missing = missing or error.errno or 0
                     continue
                 return _failed(request, "stat", path, error)
             if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
                 return request.internal_redirect(uri + name, None)
         folder = request.location.path_of(request)
         if not os.path.isdir(folder.rstrip(b"/") or b"/"):
-            message = b'"%b%b" is not found (2: No such file or directory)'
+            message = b'"%b%b" is not found (%d: %b)'
             if request.location.log_not_found:
-                name = evaluate(names[-1], request)
-                request.log_error(log.ERR, message % (folder, name))
+                name = evaluate(names[0], request)
+                request.log_error(log.ERR, message % (folder, name, missing, os.strerror(missing).encode()))
             return 404
         return None
 
