@@ -194,12 +194,11 @@ class FileStore:
                 timer.cancel()
         if self._executor is not None:
             self._executor.shutdown(wait=True)
-        for journal in (*self._others, self.journal):
+        for journal in self._others:
             journal.close(self._still_seen)
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
+        error = self.journal.close(self._still_seen)
+        waiting, self._waiting = self._waiting, []
+        _answer(waiting, error)
 
     # Slots.
 
@@ -323,13 +322,7 @@ class FileStore:
             else:
                 self._sync_errors.log(self.log, logging.ERROR, "the buffer cannot be synced: %s", error)
                 self.journal.leave()  # what the kernel still holds of that file is not known
-            for future in waiting:
-                if future.done():
-                    continue
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))
+            _answer(waiting, error)
             if self._closed:
                 return
             if self._waiting:
@@ -342,3 +335,14 @@ class FileStore:
     def _sync_all(self, fds: Sequence[int]) -> None:
         for fd in fds:
             self.files.sync(fd)
+
+
+def _answer(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
+    """Tell those who wait for the disk."""
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))

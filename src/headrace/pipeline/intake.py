@@ -93,27 +93,31 @@ class Intake:
 
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Take a batch; see `headrace.pipeline.plugin`. Raises BufferOverflow when it is refused."""
-        if self._plain and not self._waiters:
-            # The short way of nearly every batch: it fits into the chunk that its tag's events go to.
+        if self._plain and not self._waiters and batch.id is None and not self.closed:
+            # The short way of nearly every batch: it fits into one chunk as it is.
+            try:
+                data = batch.packed()
+            except UNPACKABLE:
+                return self._emit(tag, batch)
             buffer = self.buffer
             chunk = buffer.staged.get(self._group or (tag, None))
-            if chunk is not None and batch.id is None and not self.closed:
+            count = batch.count
+            fresh = chunk is None
+            if chunk is None:
+                chunk = self.shaper.new_chunk(tag)
+            if buffer.fits(chunk, len(data), count) and buffer.room(len(data)):
                 try:
-                    data = batch.packed()
-                except UNPACKABLE:
+                    full = buffer.accept_one(chunk, data, count)
+                except OSError:
                     return self._emit(tag, batch)
-                size = len(data)
-                count = batch.count
-                if buffer.fits(chunk, size, count) and buffer.room(size):
-                    try:
-                        full = buffer.accept_one(chunk, data, count)
-                    except OSError:
-                        return self._emit(tag, batch)
-                    self.received += count
-                    if full:
-                        buffer.seal(chunk)
-                        self._flusher.chunks_queued()
-                    return buffer.store.acknowledged()
+                self.received += count
+                if full or self._immediate:
+                    buffer.seal(chunk)
+                    self._flusher.chunks_queued()
+                elif fresh:
+                    buffer.stage(chunk)
+                    self._flusher.chunk_staged(chunk)
+                return buffer.store.acknowledged()
         return self._emit(tag, batch)
 
     def resume(self) -> None:

@@ -96,6 +96,8 @@ class Journal:
         self.active: Segment | None = None
         self.next_ref = 1
         self.next_number = 1
+        self.live = 0
+        """Bytes of the pieces of live chunks."""
         self._lock = lock
         self._mode = mode
         self._size = size
@@ -137,6 +139,7 @@ class Journal:
         for (place, data, events), spot in zip(writes, spots, strict=True):
             place.add(target.number, base + spot, len(data), events, place.count)
             place.count += 1
+            self.live += len(data)
             self.places[place.ref] = place
             target.live.add(place.ref)
         if batch_id is not None:
@@ -146,8 +149,9 @@ class Journal:
         """Note that a chunk is delivered; a note that cannot be written now goes with the next record."""
         if self.places.pop(place.ref, None) is None:
             return
-        for one in self.segments.values():
-            one.live.discard(place.ref)
+        self.live -= place.size
+        for number in set(place.rows[::WIDTH]):
+            self.segments[number].live.discard(place.ref)
         self._pending.append(segment.purged(place.ref))
         self.write_pending()
 
@@ -302,8 +306,7 @@ class Journal:
         if len(self.segments) < 3:
             return False
         oldest = next(iter(self.segments.values()))
-        live = sum(place.size for place in self.places.values())
-        if not oldest.live or oldest is self.active or self.disk <= 2 * live + 2 * self._size:
+        if not oldest.live or oldest is self.active or self.disk <= 2 * self.live + 2 * self._size:
             return False
         ref = next(iter(oldest.live))
         place = self.places[ref]
@@ -332,14 +335,19 @@ class Journal:
         place.rows[at : at + WIDTH] = array("Q", (target.number, spot, length, events, piece))
         target.live.add(place.ref)
 
-    def close(self, keep: Callable[[list[bytes]], list[bytes]] = list) -> None:
-        """Bring everything to the disk and give up files and lock; an empty journal leaves no segment."""
+    def close(self, keep: Callable[[list[bytes]], list[bytes]] = list) -> OSError | None:
+        """Bring everything to the disk and give up files and lock; an empty journal leaves no segment.
+
+        Returns the error with which the disk refused, if it did.
+        """
+        failed: OSError | None = None
         self.write_pending()
         for one in self.segments.values():
             if one.fd is not None and not one.synced:
                 try:
                     self.files.sync(one.fd)
                 except OSError as error:
+                    failed = error
                     self.log.log(logging.ERROR, "%s cannot be synced: %s", one.path, error)
         if not self.places:
             self.leave()
@@ -347,3 +355,4 @@ class Journal:
         for one in self.segments.values():
             self._close(one)
         self.files.close(self._lock)
+        return failed

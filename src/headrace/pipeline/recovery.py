@@ -182,6 +182,7 @@ class Recovery:
         place.count = len(numbers)
         found.place = place
         journal.places[ref] = place
+        journal.live += place.size
         if not numbers:
             journal.purge(place)
             return False
@@ -204,6 +205,7 @@ class Recovery:
         )
         if numbers is None:
             self.journal.places[ref] = place
+            self.journal.live += place.size
             self.journal.purge(place)
 
 

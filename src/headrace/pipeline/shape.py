@@ -100,6 +100,11 @@ class Shaper:
             found[1].append(Piece(data, 1, (time, record)))
         return pieces
 
+    def new_chunk(self, tag: str) -> Chunk:
+        """Return an empty chunk for events of a tag, when neither time nor record counts."""
+        group, meta = self.keys.of_tag(tag)
+        return Chunk(self.buffer.store, self.keys, group, meta, self._wall_ns(), self._now(), self._codec)
+
     def plan(self, pieces: Pieces) -> Plan:
         """Choose chunks for the pieces."""
         plan = Plan()
