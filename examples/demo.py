@@ -174,7 +174,7 @@ def gateway(folder: pathlib.Path, live: Live) -> dict[str, float]:
     port, path = free_port(), str(folder / "echo.sock")
     text = (HERE / "gateway" / "nginx.conf").read_text()
     conf = folder / "nginx.conf"
-    conf.write_text(text.replace("50000", f"127.0.0.1:{port}").replace("/tmp/headrace-echo.sock", path))  # noqa: S108
+    conf.write_text(text.replace("50000", f"127.0.0.1:{port}").replace("/tmp/headrace-echo.sock", path))
     rates: dict[bool, list[float]] = {True: [], False: []}
     chain = 0
     with (

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from typing import cast
 
 import uvloop
 
@@ -15,12 +16,11 @@ class Echo(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport to answer on."""
-        self.transport = transport
+        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's is one, by its methods
 
     def data_received(self, data: bytes) -> None:
         """Answer with the same bytes."""
-        if isinstance(self.transport, asyncio.WriteTransport):
-            self.transport.write(data)
+        self.transport.write(data)
 
 
 async def serve(path: str) -> None:
