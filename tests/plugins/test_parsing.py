@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.conf.fluent import parse
-from headrace.pipeline.event import Batch, EventTime, pack_value
+from headrace.pipeline.event import Batch, EventTime, pack_value, unpack_value
 from headrace.plugins.parser_csv import lenient, strict
 from headrace.plugins.parsing import ParserError
 from headrace.plugins.time_format import numeric_formatter, time_formatter
@@ -226,3 +226,8 @@ async def test_the_fraction_of_a_second_stays_on_the_whole_way(prefix):
     assert second.startswith("2023-11-14T22:13:20.000000000Z 000\t")
     again = Batch.of(list(batch.events())).packed()
     assert again.startswith(b"\x92" + stamp + record)
+
+
+def test_a_time_beyond_an_event_time_is_still_packed():
+    ((_, record),) = parser("@type json\ntypes at:time:%Y %z").parse(b'{"at":"2200 +0000"}')
+    assert unpack_value(pack_value(record))["at"].to_unix_nano() == record["at"] == 7258118400 * 10**9

@@ -9,7 +9,8 @@ never decoded.
 Packing loses nothing:
 - bytes that are not UTF-8 inside a msgpack string come back by surrogateescape;
 - keys may be integers; unknown extension types stay `msgpack.ExtType`;
-- an EventTime inside a record stays an `EventTime`, an int subclass, and is packed as one;
+- an EventTime inside a record stays an `EventTime`, an int subclass, and is packed as one (as a Timestamp when
+  it is outside of EventTime's range, 1970 to 2106);
 - an integer beyond 64 bits is packed as extension type BIGINT (sign byte, then the magnitude, big
   endian, no leading zero); any other payload of that type stays an ExtType.
 Unpacking refuses what is truncated, nested deeper than 1,024 or announces more elements than it has
@@ -54,7 +55,9 @@ def _to_wire(value: Any) -> Any:
     """What msgpack's own types cannot express: called by the packer for everything it refuses."""
     if isinstance(value, EventTime):
         seconds, nanoseconds = divmod(value, NS)
-        return msgpack.ExtType(_EVENT_TIME, _pack_time(seconds, nanoseconds))
+        if 0 <= seconds < 1 << 32:
+            return msgpack.ExtType(_EVENT_TIME, _pack_time(seconds, nanoseconds))
+        return msgpack.Timestamp.from_unix_nano(int(value))
     if isinstance(value, bool):
         return bool(value)
     if isinstance(value, int):
