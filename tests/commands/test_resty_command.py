@@ -31,10 +31,12 @@ def test_exit_status_and_errors(headrace):
 def test_modules_of_a_folder_and_a_cosocket(prefix, headrace):
     (prefix / "lib").mkdir()
     (prefix / "lib" / "talk.lua").write_text("""
-        local sock = ngx.socket.tcp()
-        assert(sock:connect("127.0.0.1", tonumber(arg[1])))
-        assert(sock:send("ping\\n"))
-        return sock:receive("*l")
+        return function(port)
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("127.0.0.1", port))
+            assert(sock:send("ping\\n"))
+            return sock:receive("*l")
+        end
     """)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -45,7 +47,7 @@ def test_modules_of_a_folder_and_a_cosocket(prefix, headrace):
 
         thread = threading.Thread(target=answer)
         thread.start()
-        (prefix / "s.lua").write_text('print(require("talk"))')
+        (prefix / "s.lua").write_text('print(require("talk")(tonumber(arg[1])))')
         done = headrace.run("resty", "-I", "lib", "s.lua", server.getsockname()[1])
         thread.join()
     assert (done.returncode, done.stdout) == (0, "PING\n"), done.stderr

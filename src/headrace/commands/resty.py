@@ -4,7 +4,8 @@
     headrace-resty [options] -e CODE [FILE ...]
 
 It makes a small nginx.conf in a temporary folder, whose first worker runs the code in a timer and then ends the
-process (github.com/openresty/resty-cli describes the original). `ngx.say`, `ngx.print` and `print` write to standard output.
+process (github.com/openresty/resty-cli describes the original). `ngx.say`, `ngx.print` and `print` write to
+standard output.
 """
 
 from __future__ import annotations
