@@ -9,6 +9,12 @@ import subprocess
 
 import pytest
 
+from headrace.conf.files import Files
+from headrace.conf.nginx import parse
+from headrace.conf.params import Problems
+from headrace.edge.build import build
+from headrace.edge.shipped import NAMES, read_file
+
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 needs_nginx = pytest.mark.skipif(not os.path.exists(NGINX), reason="no nginx here")
 
@@ -246,3 +252,28 @@ def test_build_opens_nothing(build_conf, tmp_path):
 
 def test_no_events_section(errors):
     assert errors("http {}") == ['no "events" section in configuration']
+
+
+def test_shipped_files_stand_in(tmp_path):
+    tree = parse(
+        "events {} http { include mime.types; server { listen 80; } }",
+        str(tmp_path / "nginx.conf"),
+        files=Files(read_file),
+    )
+    gateway = build(tree, prefix=str(tmp_path), problems=Problems())
+    assert gateway.servers[0].location.content_type_of(b"/a.svg") == b"image/svg+xml"
+    assert gateway.servers[0].location.content_type_of(b"/a.js") == b"application/javascript"
+    (tmp_path / "mime.types").write_text("types { x/y svg; }")
+    tree = parse(
+        "events {} http { include mime.types; server { listen 80; } }",
+        str(tmp_path / "nginx.conf"),
+        files=Files(read_file),
+    )
+    gateway = build(tree, prefix=str(tmp_path), problems=Problems())
+    assert gateway.servers[0].location.content_type_of(b"/a.svg") == b"x/y"
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_shipped_files_are_configurations(tmp_path, name):
+    tree = parse(f"include {name};", str(tmp_path / "nginx.conf"), files=Files(read_file))
+    assert tree

@@ -526,3 +526,32 @@ async def test_a_client_that_does_not_read_is_given_up(serve):
     assert "Traceback" not in site.log("e.log")
     assert site.log("e.log").count("[info]") >= 1
     writer.close()
+
+
+@pytest.mark.parametrize("how", ["on", "off"])
+async def test_sendfile_or_not(http, html, how):
+    data = os.urandom(300_000)
+    (html / "big").write_bytes(data)
+    site = await http(f"sendfile {how};")
+    status, headers, body = await site.get("/big")
+    assert (status, headers["content-length"], body == data) == (200, "300000", True)
+    status, _, body = await site.get("/big", "Range: bytes=1000-200999")
+    assert (status, body == data[1000:201000]) == (206, True)
+    status, headers, body = await site.get("/big", "Range: bytes=0-99999,200000-200009")
+    assert (status, int(headers["content-length"])) == (206, len(body))
+
+
+async def test_rewrite_log(serve):
+    site = await serve(
+        """error_log logs/e.log notice; http { access_log off; rewrite_log on;
+        server { listen 127.0.0.1:80; location /a { rewrite ^/no x; rewrite ^/a/(.*)$ /b/$1?c last; } location /b { return 204; } } }"""
+    )
+    await site.get("/a/x?d")
+    lines = [
+        line.partition("*")[2].partition(" ")[2].partition(", client")[0] for line in site.log("e.log").splitlines()
+    ]
+    assert lines == [
+        '"^/no" does not match "/a/x"',
+        '"^/a/(.*)$" matches "/a/x"',
+        'rewritten data: "/b/x", args: "c&d"',
+    ]

@@ -52,10 +52,10 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
         request.finish()
         return phases.DONE
     request.send_header()
-    if request.body_filters:
-        return _send_filtered(request, fd, size)
     if request.status != 206:
         pieces = None
+    if request.body_filters or not (request.location.sendfile or size <= SMALL):
+        return _send_read(request, fd, pieces if pieces is not None else [(0, size)])
     if pieces is None and size <= SMALL:
         try:
             data = os.pread(fd, size, 0) if size else b""
@@ -83,20 +83,26 @@ def _send_pieces(request: Request, fd: int, pieces: list[tuple[int, int]]) -> No
     request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
 
 
-async def _send_filtered(request: Request, fd: int, size: int) -> int:
+async def _send_read(request: Request, fd: int, pieces: list[tuple[int, int]]) -> int:
+    """Read and send, for filters or `sendfile off`, no faster than the client takes it."""
+    boundary = request.boundary
     try:
-        offset = 0
-        while offset < size and not request.exchange.aborted:
-            data = os.pread(fd, min(PIECE, size - offset), offset)
-            if not data:
-                return phases.ERROR
-            offset += len(data)
-            request.output(data)
-            if offset < size and request.started:
-                await request.flush()
+        for start, end in pieces:
+            if boundary:
+                request.output(part_head(request, boundary, start, end))
+            while start < end and not request.exchange.aborted:
+                data = os.pread(fd, min(PIECE, end - start), start)
+                if not data:
+                    return phases.ERROR
+                start += len(data)  # noqa: PLW2901 - what is left of the piece
+                request.output(data)
+                if start < end and request.started:
+                    await request.flush()
     except ConnectionFailed:
         return phases.ERROR
     finally:
         os.close(fd)
+    if boundary:
+        request.output(b"\r\n--%b--\r\n" % boundary)
     request.finish()
     return phases.DONE

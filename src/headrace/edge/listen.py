@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.families.common import invalid_parameter, parse_size, parse_time, refused
@@ -15,7 +15,6 @@ from headrace.errors import ConfError
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
-    from headrace.core.tls_config import TlsConfig
 
 Address = tuple[str, int] | str
 DEFAULT_BACKLOG: Final = 511
@@ -51,15 +50,6 @@ class ListenSpec:
     def wildcard(self) -> bool:
         """True when the socket takes connections to any local address."""
         return not isinstance(self.address, str) and self.address[0] in ("0.0.0.0", "::")
-
-
-@dataclass
-class PortPlan:
-    """One socket to be: the servers on it by local address, and what its connections are told."""
-
-    spec: ListenSpec
-    addresses: dict[Address, object] = field(default_factory=dict)
-    tls: TlsConfig | None = None
 
 
 def parse_listen(directive: Directive) -> list[ListenSpec]:

@@ -73,11 +73,12 @@ class Location:
         self.server_name_in_redirect = False
         self.port_in_redirect = True
         self.merge_slashes = True
-        self.sendfile = False
+        self.sendfile = True
         self.etag = True
         self.http = ServerSettings()
         self.log_not_found = True
         self.warn_uninitialized = True
+        self.rewrite_log = False
         self.access_logs: tuple[AccessLog, ...] = ()
         self.error_log = ErrorLog(())
 

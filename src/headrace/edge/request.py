@@ -78,7 +78,6 @@ class Request:
     chunked: bool = False
     started: bool = False
     lua: Any = None
-    python: Any = None
     keep_buffered: bool = False
     target: tuple[bytes, bytes | None] | None = None
     _id: int = 0
@@ -135,7 +134,7 @@ class Request:
         """A header field of the request; the name in lower case."""
         if self._headers_in is not None:
             return self._headers_in.get(name)
-        return self.exchange.head.header(name)
+        return self.exchange.head.fields.get(name)
 
     def may_have(self, start: bytes) -> bool:
         """False when no header field of the request begins with this (lower case): cheaper than asking for each."""

@@ -6,7 +6,7 @@ one add_header in a location hides all of the server's). So a level keeps only w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfError
@@ -32,8 +32,6 @@ class Build:
         self.conf_dir = conf_dir
         self.problems = problems
         self.variables = variables
-        self.paths: set[str] = set()
-        self.formats: dict[str, Any] = {}
         self.finishers: list[Callable[[], None]] = []
 
     def path(self, name: str) -> str:
@@ -92,12 +90,6 @@ class Scope:
         while scope is not None and scope.kind not in kinds:
             scope = scope.parent
         return scope
-
-    def walk(self) -> Iterator[Scope]:
-        """Yield this level and all within, outer ones first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
 
     def effective(self) -> dict[str, Any]:
         """All values in force on this level."""

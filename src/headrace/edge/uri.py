@@ -15,7 +15,6 @@ from headrace.errors import HttpError
 _BROKEN: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _UNSAFE_PATH: Final = re.compile(rb"[\x00-\x20%?#\x7f-\xff]")
 _UNSAFE_ARGS: Final = re.compile(rb"[\x00-\x20#%&+;?\x7f-\xff]")
-_UNSAFE_REDIRECT: Final = re.compile(rb"[\x00-\x20\"%<>\\^`{|}\x7f-\xff]")
 _SCHEME: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
@@ -85,11 +84,6 @@ def escape_path(path: bytes) -> bytes:
 def escape_args(args: bytes) -> bytes:
     """Percent-encode a value for a query string (nginx's NGX_ESCAPE_ARGS: what would end it or be read as a blank)."""
     return _UNSAFE_ARGS.sub(_percent, args)
-
-
-def escape_redirect(target: bytes) -> bytes:
-    """Percent-encode what may not stand in a Location header."""
-    return _UNSAFE_REDIRECT.sub(_percent, target)
 
 
 def _percent(match: re.Match[bytes]) -> bytes:

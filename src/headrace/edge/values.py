@@ -37,20 +37,20 @@ def compile_value(
     variables: Variables,
     place: Place | None,
     *,
-    logged: bool = False,
     captures: Callable[[int], Getter] | None = None,
 ) -> Value:
     """Compile a text; raises ConfError as nginx words it.
 
-    logged: a variable without value is "-" instead of nothing, as in log formats. captures: as split_value.
+    A variable without value is nothing. captures: as split_value.
     """
     pieces = split_value(text, variables, place, captures)
     if all(isinstance(piece, bytes) for piece in pieces):
         return b"".join(piece for piece in pieces if isinstance(piece, bytes))
-    empty = b"-" if logged else b""
     if len(pieces) == 1:
-        return _single(pieces[0], empty)  # type: ignore[arg-type]
-    return _joined(pieces, empty)
+        (getter,) = pieces
+        assert not isinstance(getter, bytes)
+        return _single(getter)
+    return _joined(pieces)
 
 
 def split_value(
@@ -89,20 +89,18 @@ def capture(number: int) -> Getter:
     return get
 
 
-def _single(getter: Getter, empty: bytes) -> Value:
+def _single(getter: Getter) -> Value:
     def value(request: Request) -> bytes:
-        found = getter(request)
-        return empty if found is None else found
+        return getter(request) or b""
 
     return value
 
 
-def _joined(pieces: list[bytes | Getter], empty: bytes) -> Value:
+def _joined(pieces: list[bytes | Getter]) -> Value:
     getters = tuple(piece for piece in pieces if not isinstance(piece, bytes))
     template = b"".join(piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in pieces)
 
     def value(request: Request) -> bytes:
-        found = [getter(request) for getter in getters]
-        return template % tuple(empty if item is None else item for item in found)
+        return template % tuple([getter(request) or b"" for getter in getters])
 
     return value

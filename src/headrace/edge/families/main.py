@@ -38,7 +38,7 @@ class MainSettings:
 
     user: (user, group or None) to become, None: stay. pid: path of the pid file, None: the default of the command
     line. worker_shutdown_timeout: seconds for a graceful stop, None: no limit. rlimit_nofile: descriptors a worker
-    may open, None: as inherited. env: (name, value or None to inherit). multi_accept, accept_mutex: as configured.
+    may open, None: as inherited. env: (name, value or None to inherit).
     """
 
     daemon: bool = True
@@ -53,8 +53,6 @@ class MainSettings:
     working_directory: str | None = None
     priority: int | None = None
     env: list[tuple[str, str | None]] = field(default_factory=list)
-    multi_accept: bool = False
-    accept_mutex: bool = False
 
 
 MEANINGLESS = {
@@ -176,11 +174,13 @@ class MainFamily(BaseFamily):
     def _do_worker_connections(self, _scope: Scope, directive: Directive) -> None:
         self.settings.worker_connections = number_of(directive)
 
-    def _do_multi_accept(self, _scope: Scope, directive: Directive) -> None:
-        self.settings.multi_accept = flag_of(directive)
+    def _do_multi_accept(self, scope: Scope, directive: Directive) -> None:
+        if flag_of(directive):
+            self._notice(scope, directive)
 
-    def _do_accept_mutex(self, _scope: Scope, directive: Directive) -> None:
-        self.settings.accept_mutex = flag_of(directive)
+    def _do_accept_mutex(self, scope: Scope, directive: Directive) -> None:
+        if flag_of(directive):
+            self._notice(scope, directive)
 
     def _do_use(self, scope: Scope, directive: Directive) -> None:
         if directive.args[0] not in ("epoll", "poll", "select", "kqueue", "eventport", "/dev/poll"):

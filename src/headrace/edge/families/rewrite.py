@@ -12,11 +12,12 @@ from headrace.edge import phases
 from headrace.edge.conditions import compile_condition
 from headrace.edge.families.common import BaseFamily, flag, spec, table
 from headrace.edge.location import Location, take_captures
+from headrace.edge.log import NOTICE
 from headrace.edge.regex import compile_regex
 from headrace.edge.scope import Scope
 from headrace.edge.special import REDIRECTS
 from headrace.edge.uri import escape_args, escape_path
-from headrace.edge.values import Value, capture, compile_value, evaluate
+from headrace.edge.values import Value, capture, compile_value, evaluate, to_bytes
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class RewriteFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Add the program of the level to its rewrite phase."""
+        location.rewrite_log = scope.get("rewrite_log", False)
         location.warn_uninitialized = scope.get("uninitialized_variable_warn", True)
         ops: list[Op] | None = scope.own("rewrite_ops")
         if not ops or location.kind == "if":
@@ -210,15 +212,21 @@ def _rewrite(scope: Scope, directive: Directive) -> Op:
         args = compile_value(args_text.removesuffix("?"), scope.build.variables, place, captures=_args_capture)
     ending = {"last": STOP, "break": STOP}.get(flags[0] if flags else "")
     jump = not (flags and flags[0] == "break")
+    shown = to_bytes(pattern_text)
 
     def rewrite(request: Request) -> int | None:
         match = pattern.search(request.uri)
+        if request.location.rewrite_log:
+            told = b"matches" if match else b"does not match"
+            request.log_error(NOTICE, b'"%b" %b "%b"' % (shown, told, request.uri))
         if match is None:
             return None
         take_captures(request, match)
         new_path, new_args = evaluate(path, request), evaluate(args, request)
         if keep_args and request.args:
             new_args = new_args + b"&" + request.args if new_args else request.args
+        if request.location.rewrite_log:
+            request.log_error(NOTICE, b'rewritten data: "%b", args: "%b"' % (new_path, new_args))
         if status:
             target = escape_path(new_path)
             request.location_out = target + b"?" + new_args if new_args else target

@@ -71,6 +71,7 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "directio": (HSL, 1, 1),
     "directio_alignment": (HSL, 1, 1),
     "fastcgi_temp_path": (HSL, 1, 4),
+    "keepalive_disable": (HSL, 1, MANY),
     "map_hash_bucket_size": (("http",), 1, 1),
     "map_hash_max_size": (("http",), 1, 1),
     "msie_padding": (HSL, 1, 1),
@@ -117,7 +118,6 @@ class SettingsFamily(BaseFamily):
         spec("default_type", HSL, 1),
         spec("charset", HSLI, 1),
         spec("client_body_temp_path", HSL, 1, 4),
-        spec("keepalive_disable", HSL, 1, MANY),
     )
 
     def __init__(self) -> None:
@@ -191,13 +191,6 @@ class SettingsFamily(BaseFamily):
     def _client_body_temp_path(scope: Scope, directive: Directive) -> str:
         return scope.build.path(directive.args[0])
 
-    @staticmethod
-    def _keepalive_disable(_scope: Scope, directive: Directive) -> tuple[str, ...]:
-        unknown = [word for word in directive.args if word not in ("none", "msie6", "safari")]
-        if unknown:
-            raise ConfError(f'invalid value "{unknown[0]}"', directive.place)
-        return directive.args
-
     def compose(self, scope: Scope, location: Location) -> None:
         """Put the values in force where requests read them."""
         get = scope.get
@@ -216,7 +209,7 @@ class SettingsFamily(BaseFamily):
         location.recursive_error_pages = get("recursive_error_pages", False)
         location.log_not_found = get("log_not_found", True)
         location.merge_slashes = get("merge_slashes", True)
-        location.sendfile = get("sendfile", False)
+        location.sendfile = get("sendfile", True)
         location.etag = get("etag", True)
         header = get("keepalive_timeout", (75.0, 0))[1]
         location.keepalive_header = b"Keep-Alive: timeout=%d\r\n" % header if header else b""

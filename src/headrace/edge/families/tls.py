@@ -56,6 +56,8 @@ class TlsFamily(BaseFamily):
             value = _VERIFY[args[0]]
         elif name in ("ssl_prefer_server_ciphers", "ssl_session_tickets"):
             value = flag_of(directive)
+            if name == "ssl_prefer_server_ciphers" and not value:
+                scope.build.problems.warn(f'"{name} off" means nothing here: our order counts', directive.place)
         elif name == "ssl_session_timeout":
             value = parse_time(args[0])
         if name in ("ssl_session_cache", "ssl_session_timeout", "ssl_session_tickets"):
