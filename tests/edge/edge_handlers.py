@@ -99,3 +99,13 @@ async def flood(request):
     while True:
         request.output(b"x" * 1_000_000)
         await request.flush()
+
+
+def answer_early(request):
+    request.respond(200, b"early\n")
+
+
+async def answer_and_go_on(request):
+    request.respond(200, b"first\n")
+    await asyncio.sleep(0)
+    seen.append("went on")

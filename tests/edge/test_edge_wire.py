@@ -555,3 +555,16 @@ async def test_rewrite_log(serve):
         '"^/a/(.*)$" matches "/a/x"',
         'rewritten data: "/b/x", args: "c&d"',
     ]
+
+
+async def test_an_early_answer_is_the_answer(http):
+    """O09: once an early phase has answered, no later handler runs."""
+    site = await http(
+        """location /a { access_by_python edge_handlers:answer_early; content_by_python edge_handlers:fail; }
+        location /b { access_by_python edge_handlers:answer_and_go_on; content_by_python edge_handlers:fail; }"""
+    )
+    assert (await site.get("/a"))[2] == b"early\n"
+    assert (await site.get("/b"))[2] == b"first\n"
+    async with asyncio.timeout(10):
+        while handlers.seen != ["went on"]:
+            await asyncio.sleep(0.01)

@@ -137,6 +137,9 @@ class Gateway:
     async def _handshake(self, stream: TlsStream, port: Port, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
         try:
             await stream.handshake(timeout)
+        except asyncio.CancelledError:
+            stream.abort()
+            raise
         except ConnectionFailed as error:
             self.error_log.line(log.INFO, b"*0 SSL_do_handshake() failed: " + error.message.encode())
             stream.abort()

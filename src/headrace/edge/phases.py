@@ -87,12 +87,12 @@ def run(request: Request, steps: Steps) -> Coroutine[Any, Any, None] | None:
             for phase, handler in steps:
                 request.phase = phase
                 code = handler(request)
+                if code is not None and type(code) is not int:
+                    return _wait(request, steps, phase, handler, code)  # type: ignore[arg-type]
+                if request.finished:
+                    return None
                 if code is None:
                     continue
-                if code == DONE and request.finished:
-                    return None
-                if type(code) is not int:
-                    return _wait(request, steps, phase, handler, code)  # type: ignore[arg-type]
                 if code == OK and phase in PASSING:
                     code = None
                     continue
@@ -114,6 +114,8 @@ async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, re
         raise
     except Exception as error:  # noqa: BLE001 - as in run()
         code = _fault(request, error)
+    if request.finished:
+        return
     following: Steps | None
     if code is None or (code == OK and phase in PASSING):
         done = next(i for i, step in enumerate(steps) if step[1] is handler and step[0] is phase)
