@@ -66,7 +66,7 @@ class _FileLog:
         self._threshold = LEVELS.index(level)
 
     def write(self, level: str, message: str) -> None:
-        if LEVELS.index(level) < self._threshold:
+        if LEVELS.index(level) < self._threshold or self._fd < 0:
             return
         if self._fd <= 2:
             with contextlib.suppress(OSError, ValueError):
@@ -78,7 +78,7 @@ class _FileLog:
         raise NotImplementedError
 
     def reopen(self, owner: tuple[int, int] | None = None) -> None:
-        if self._path is None:
+        if self._path is None or self._fd < 0:
             return
         fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if owner is not None:
@@ -88,6 +88,12 @@ class _FileLog:
 
     def set_worker(self, index: int) -> None:
         self._worker = index
+
+    def close(self) -> None:
+        """Write no more; a file is closed, a standard stream is not."""
+        if self._path is not None and self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
 
 class FluentLog(_FileLog):

@@ -84,6 +84,8 @@ class Plan:
 
     def engine(self, identity: Identity) -> Running:
         """The parts of one worker."""
+        if isinstance(self.log, FluentLog):
+            _attach(self.log)  # a reload that failed meanwhile has left its own in the master
         gateway = self.gateway.part(identity) if self.gateway is not None else None
         pipeline = self.pipeline.part(identity) if self.pipeline is not None else None
         return Running(gateway, pipeline, identity, self.log)
@@ -92,6 +94,8 @@ class Plan:
         """Close the logs; Lua's VM goes with the plan."""
         if self.gateway is not None:
             self.gateway.close()
+        if isinstance(self.log, FluentLog):
+            self.log.close()
 
 
 def build(options: Options, problems: Problems) -> Plan | None:
