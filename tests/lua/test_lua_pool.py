@@ -212,10 +212,10 @@ async def test_pool_options_are_checked(gateway):
         ngx.say(pcall(sock.connect, sock))
     """,
     ) == [
-        "falsebad argument #4 to 'connect' (bad \"pool_size\" option value: 0)",
-        "falsebad argument #4 to 'connect' (bad \"pool_size\" option type: string)",
-        "falsebad argument #4 to 'connect' (bad \"backlog\" option value: -1)",
-        "falsebad argument #4 to 'connect' (bad \"pool\" option type: table)",
+        "falsebad argument #4 to '?' (bad \"pool_size\" option value: 0)",
+        "falsebad argument #4 to '?' (bad \"pool_size\" option type: string)",
+        "falsebad argument #4 to '?' (bad \"backlog\" option value: -1)",
+        "falsebad argument #4 to '?' (bad \"pool\" option type: table)",
         "falsengx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen 1",
     ]
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from headrace.edge import log, phases
+from headrace.edge.pages import page
 from headrace.edge.values import Value, evaluate
 from headrace.lua.runtime import ACCESS, CONTENT, HEAD, HEADER_FILTER, KEEP, LOG, REWRITE, Chunk, Runtime
 
@@ -43,7 +44,12 @@ class LuaHandlers:
 
     def rewrite(self, source: Source) -> Handler:
         """A rewrite handler: passing means go on."""
-        return self._make(source, REWRITE + KEEP, _ended_rewrite)
+        handler = self._make(source, REWRITE + KEEP, _ended_rewrite)
+
+        def handle(request: Request) -> Result | Awaitable[Result]:
+            return None if request.uri_changed else handler(request)  # `rewrite ... last` came first
+
+        return handle
 
     def _make(self, source: Source, flags: int, ended: Ended) -> Handler:
         handler = self._runner(source, flags, ended)
@@ -143,7 +149,7 @@ class LuaHandlers:
         return handle
 
     def header_filter(self, source: Source) -> HeaderFilter:
-        """A header filter. When it fails the answer is an empty 500: what it was to hide or add must not be missed."""
+        """A header filter. When it fails the answer becomes a 500: what it was to hide or add must not be missed."""
         run_plain = self.runtime.run_plain
 
         def handle(request: Request) -> None:
@@ -152,10 +158,11 @@ class LuaHandlers:
             result = (
                 (False, chunk.failure) if chunk.failure is not None else run_plain(chunk.ref, request.id, HEADER_FILTER)
             )
-            if isinstance(result, tuple) and not result[0]:
+            if not result[0]:
                 request.log_error(log.ERR, result[1])
-                request.status, request.content_type, request.content_length = 500, b"", 0
-                request.header_only, request.body_filters = True, ()
+                _replace(request, 500)
+            elif result[1] is not None and result[1] >= 200:
+                _replace(request, int(result[1]))
 
         return handle
 
@@ -209,6 +216,16 @@ class State:
     def __init__(self, redirects: int) -> None:
         self.redirects = redirects
         self.ended = False
+
+
+def _replace(request: Request, status: int) -> None:
+    """From within a header filter: another status, with its page instead of the body that follows."""
+    if status == 444:
+        request.exchange.conn.stream.abort()
+        return
+    text = page(status, request.location.server_token) or b""
+    request.status, request.content_type, request.content_length = status, b"text/html", len(text)
+    request.body_filters = (lambda _request, _data, last: text if last else b"",)
 
 
 def drop_length(request: Request) -> None:
@@ -311,7 +328,9 @@ def _ended_rewrite(request: Request, result: bytes | int) -> Result:
 
 
 def _code(request: Request, code: int) -> Result:
-    if request.header_sent and code >= 200 and code not in {444, 499}:
+    if request.header_sent and code >= 200:
+        if code in {408, 444, 499}:
+            return 444
         request.finish()
         return DONE
     return code

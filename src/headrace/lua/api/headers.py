@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.edge.times import http_date
+from headrace.lua.api.process import parse_http_time
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
@@ -46,12 +47,12 @@ class HeadersApi:
         request.status = int(status)
         request.err_status = 0
 
-    def get_header(self, request_id: int, name: bytes) -> bytes | None:
-        """The values of a field, separated by NUL."""
+    def get_header(self, request_id: int, name: bytes, sent: int = 0) -> bytes | None:
+        """The values of a field, separated by NUL. sent: output has begun, so the default type is in force."""
         request = self.requests[request_id]
         lower = name.lower()
         if lower == b"content-type":
-            if request.content_type is None:
+            if request.content_type is None and sent:
                 return request.location.content_type_of(request.uri) or None
             return request.content_type or None
         if lower == b"content-length":
@@ -76,7 +77,11 @@ class HeadersApi:
             request.headers_out.set(name, value)
         else:
             if lower == b"last-modified":
-                request.last_modified = None
+                # as a time where it is one, so that If-Modified-Since is looked at
+                request.last_modified = parse_http_time(value)
+                request.headers_out.remove(name)
+                if request.last_modified is not None:
+                    return
             if override:
                 request.headers_out.set(name, value)
             else:
@@ -105,10 +110,10 @@ class HeadersApi:
             value = self.get_header(request_id, name)
             if value is not None and request.headers_out.get(name) is None:
                 fields.append((name, value))
-        if request.header_sent:
+        if request.headers_out.get(b"connection") is None:
             fields.append((b"connection", b"keep-alive" if request.exchange.keep_alive else b"close"))
-            if request.chunked:
-                fields.append((b"transfer-encoding", b"chunked"))
+        if request.chunked:
+            fields.append((b"transfer-encoding", b"chunked"))
         return b"".join(b"%b\0%b\0" % field for field in fields)
 
     def headers_in(self, request_id: int) -> bytes:

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 _DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
 
 
+def parse_http_time(text: bytes) -> int | None:
+    """Seconds since the epoch of an HTTP date (RFC 9110 5.6.7)."""
+    for form in _DATES:
+        try:
+            return calendar.timegm(time.strptime(text.decode("latin-1"), form))
+        except ValueError:
+            continue
+    return None
+
+
 class ProcessApi:
     """requests: live requests by handle. error_log: for messages of code that runs without a request."""
 
@@ -37,7 +47,7 @@ class ProcessApi:
             "digest": self.digest,
             "hmac_sha1": self.hmac_sha1,
             "crc32": zlib.crc32,
-            "parse_http_time": self.parse_http_time,
+            "parse_http_time": parse_http_time,
         }
 
     def log(self, request_id: int, level: int, message: bytes) -> None:
@@ -77,13 +87,3 @@ class ProcessApi:
     def hmac_sha1(key: bytes, data: bytes) -> bytes:
         """RFC 2104 with SHA-1."""
         return hmac.digest(key, data, "sha1")
-
-    @staticmethod
-    def parse_http_time(text: bytes) -> int | None:
-        """Seconds since the epoch of an HTTP date (RFC 9110 5.6.7)."""
-        for form in _DATES:
-            try:
-                return calendar.timegm(time.strptime(text.decode("latin-1"), form))
-            except ValueError:
-                continue
-        return None

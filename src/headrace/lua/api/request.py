@@ -26,6 +26,7 @@ class RequestApi:
         """See the package."""
         names = (
             "get_var",
+            "get_capture",
             "set_var",
             "get_method",
             "set_method",
@@ -48,6 +49,11 @@ class RequestApi:
     def get_var(self, request_id: int, name: bytes) -> bytes | None:
         """A variable by its name."""
         return self.requests[request_id].var(name)
+
+    def get_capture(self, request_id: int, index: float) -> bytes | None:
+        """A capture of the last regular expression of the configuration, `$1` and so on."""
+        captures = self.requests[request_id].captures
+        return captures[int(index)] if 0 <= index < len(captures) else None
 
     def set_var(self, request_id: int, name: bytes, value: bytes) -> bytes | None:
         """Set a variable; returns why that cannot be."""

@@ -10,10 +10,10 @@ local function positive(options, name, minimum, n)
         return nil
     end
     if type(value) ~= "number" then
-        return S.bad_argument(n, "connect", 'bad "' .. name .. '" option type: ' .. type(value))
+        return S.bad_method_argument(n, "connect", 'bad "' .. name .. '" option type: ' .. type(value))
     end
     if value < minimum then
-        return S.bad_argument(n, "connect", 'bad "' .. name .. '" option value: ' .. tostring(value))
+        return S.bad_method_argument(n, "connect", 'bad "' .. name .. '" option value: ' .. tostring(value))
     end
     return value
 end
@@ -27,7 +27,7 @@ local function pool_options(sock, options, n, key)
     local name = options.pool
     if name ~= nil then
         if type(name) ~= "string" and type(name) ~= "number" then
-            return S.bad_argument(n, "connect", 'bad "pool" option type: ' .. type(name))
+            return S.bad_method_argument(n, "connect", 'bad "pool" option type: ' .. type(name))
         end
         key = tostring(name)
     end
@@ -83,7 +83,7 @@ function methods.connect(sock, ...)
         local given = port
         port = tonumber(port)
         if not port then
-            return S.bad_argument(2, "connect", "number expected, got " .. type(given))
+            return nil, "missing the port number"
         end
         if port < 0 or port > 65535 then
             return nil, "bad port number: " .. given

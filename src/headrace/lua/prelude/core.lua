@@ -124,9 +124,14 @@ function S.request()
     return raise("no request found")
 end
 
---- luaL_argerror for functions that are C functions in OpenResty.
+--- luaL_argerror for functions that are C functions in OpenResty; called by pcall they have no name.
 function S.bad_argument(n, name, what)
-    return raise("bad argument #" .. n .. " to '" .. name .. "' (" .. what .. ")")
+    return raise("bad argument #" .. n .. " to '" .. (S.where() and name or "?") .. "' (" .. what .. ")")
+end
+
+--- The same for methods, whose arguments count from the object when they are not called as methods.
+function S.bad_method_argument(n, name, what)
+    return S.bad_argument(S.where() and n - 1 or n, name, what)
 end
 
 --- A string or number argument as a string; otherwise the error of luaL_checkstring.

@@ -88,10 +88,14 @@ local function log_error(R, text)
     end
 end
 
+-- In nginx these are addresses; scripts look for the shape of the line.
+local NEVER, OPENED = "0000000000000000", "0000000000000001"
+
 local function on_closed(sock, what)
     local R = S.R
     if R then
-        log_error(R, "attempt to " .. what .. " data on a closed socket")
+        log_error(R, "attempt to " .. what .. " data on a closed socket: u:" .. (sock.key and OPENED or NEVER)
+            .. ", c:" .. NEVER .. ", ft:0 eof:0")
     end
     return nil, "closed"
 end
@@ -120,7 +124,7 @@ local function send_text(value)
     elseif kind == "table" then
         return S.flatten(value, 2, "send")
     end
-    return S.bad_argument(2, "send",
+    return S.bad_method_argument(2, "send",
         "string, number, boolean, nil, or array table expected, got " .. kind)
 end
 
@@ -210,7 +214,7 @@ function methods.setkeepalive(sock, ...)
     end
     local pool = sock.pool or S.pools[sock.key]
     if not pool and size <= 0 then
-        return S.bad_argument(3, "setkeepalive", 'bad "pool_size" option value: ' .. size)
+        return S.bad_method_argument(3, "setkeepalive", 'bad "pool_size" option value: ' .. size)
     end
     if S.exiting then
         discard(sock)

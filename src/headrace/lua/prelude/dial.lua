@@ -148,7 +148,10 @@ function S.dial(sock, path, name, port, timeout)
     if address then
         return open(sock, address, size, family, timeout)
     end
-    if name == "" or name:find("[%z\1-\32/]") then
+    if name == "" then
+        return nil, "failed to parse host name \"\": no host"
+    end
+    if name:find("[%z\1-\32/]") then
         return nil, "failed to parse host name \"" .. name .. "\": invalid host"
     end
     local limit = S.mono() + timeout

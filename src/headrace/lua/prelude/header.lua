@@ -98,7 +98,7 @@ end
 ngx.header = setmetatable({}, {
     __index = function(_, key)
         local R = S.request()
-        local text = host.get_header(R.id, response_name(key))
+        local text = host.get_header(R.id, response_name(key), R.sent and 1 or 0)
         return text and split_values(text)
     end,
     __newindex = function(_, key, value)

@@ -27,9 +27,10 @@ local function array_length(value)
 end
 
 local function put_table(buf, value, argument, name, strict)
+    local bad = strict and S.bad_method_argument or S.bad_argument
     local n = array_length(value)
     if not n then
-        return S.bad_argument(argument, name, "non-array table found")
+        return bad(argument, name, "non-array table found")
     end
     for i = 1, n do
         local item = rawget(value, i)
@@ -38,19 +39,19 @@ local function put_table(buf, value, argument, name, strict)
             buf:put(item)
         elseif kind == "table" then
             put_table(buf, item, argument, name, strict)
-        elseif item == nil or kind == "boolean" then
+        elseif not strict and (item == nil or kind == "boolean") then
             buf:put(tostring(item))
         elseif item == null and not strict then
             buf:put("null")
         else
-            return S.bad_argument(argument, name, "bad data type " .. kind .. " found")
+            return bad(argument, name, "bad data type " .. kind .. " found")
         end
     end
 end
 
 local scratch = require("string.buffer").new()
 
---- A nested array table as one string, for sockets; the errors are those of argument `argument` of `name`.
+--- A nested array table of strings and numbers as one string, for sockets; the errors are those of argument `argument` of `name`.
 function S.flatten(value, argument, name)
     scratch:reset()
     put_table(scratch, value, argument, name, true)
@@ -91,16 +92,31 @@ local function begin()
     if R.eof then
         return nil, "seen eof"
     end
-    R.sent = true
     if R.header_only then
+        R.sent = true
         return nil, "header only"
     end
     return R
 end
 
+-- A bad argument must leave nothing behind: what is not plain goes through a buffer of its own.
+local function put_all(buf, n, name, ...)
+    scratch:reset()
+    for i = 1, n do
+        local value = (select(i, ...))
+        local kind = type(value)
+        if kind == "string" or kind == "number" then
+            scratch:put(value)
+        else
+            put_other(scratch, value, i, name)
+        end
+    end
+    buf:put(scratch)
+end
+
 local function write(newline, name, ...)
     local R = S.R
-    if not (R and R.sent and S.may_output[R.phase]) or R.eof or R.header_only then
+    if not (R and S.may_output[R.phase]) or R.eof or R.header_only then
         local why
         R, why = begin()
         if not R then
@@ -112,17 +128,10 @@ local function write(newline, name, ...)
     local first = ...
     if n == 1 and type(first) == "string" then
         buf:put(first)
-    else
-        for i = 1, n do
-            local value = (select(i, ...))
-            local kind = type(value)
-            if kind == "string" or kind == "number" then
-                buf:put(value)
-            else
-                put_other(buf, value, i, name)
-            end
-        end
+    elseif n > 0 then
+        put_all(buf, n, name, ...)
     end
+    R.sent = true
     if newline then
         buf:put("\n")
     end
@@ -146,6 +155,7 @@ function ngx.send_headers()
     if not R and why ~= "header only" then
         return nil, why
     end
+    S.R.sent = true
     host.send_headers(S.R.id)
     return 1
 end
@@ -219,6 +229,9 @@ function ngx.eof()
     return 1
 end
 
+-- Statuses that end a request without an answer of their own: also after the header has gone.
+local at_any_time = { [408] = true, [444] = true, [499] = true }
+
 --- End the handler: code >= 200 ends the request with it, 0 the phase only.
 function ngx.exit(code)
     local R = S.R
@@ -228,10 +241,17 @@ function ngx.exit(code)
     if type(code) ~= "number" then
         return S.bad_argument(1, "exit", "number expected, got " .. type(code))
     end
+    if code == ngx.AGAIN or code == ngx.DONE then
+        return S.raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
+    end
+    if R.phase == S.HEADER_FILTER then
+        R.code = code -- the filter goes on, as in OpenResty
+        return
+    end
     if not S.cur then
         return S.disabled()
     end
-    if R.sent and code >= 200 and R.phase ~= S.TIMER then
+    if R.sent and code >= 200 and R.phase ~= S.TIMER and not at_any_time[code] then
         local status = S.get_status(R)
         if code >= 300 and code ~= status then
             host.log(R.id, ngx.ERR, "attempt to set status " .. code
@@ -244,9 +264,9 @@ end
 
 --- The first byte that must not stand in a URI or header line, as its hex number and the escaped text.
 function S.unsafe_byte(text)
-    local at = text:find("[%z\1-\31\127]")
+    local at = text:find("[%z\1-\8\10-\31\127]")
     if at then
-        return ("0x%02x"):format(text:byte(at)), (text:gsub("[%z\1-\31\127\"\\]", function(c)
+        return ("0x%02x"):format(text:byte(at)), (text:gsub("[%z\1-\8\10-\31\127\"\\]", function(c)
             return ("\\x%02X"):format(c:byte())
         end))
     end
@@ -276,7 +296,11 @@ function ngx.redirect(uri, status)
     return S.exit_now(R, status)
 end
 
-function ngx.exec(uri, args)
+function ngx.exec(...)
+    if select("#", ...) ~= 1 and select("#", ...) ~= 2 then
+        return S.raise("expecting one or two arguments, but got " .. select("#", ...))
+    end
+    local uri, args = ...
     local R = S.R
     if not R or not S.may_output[R.phase] then
         return S.disabled()

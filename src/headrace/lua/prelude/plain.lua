@@ -32,6 +32,8 @@ function S.run_plain(ref, id, phase, ...)
     end
     if not ok then
         a = "failed to run " .. plain_names[phase] .. ": " .. a
+    elseif phase == S.HEADER_FILTER then
+        a, R.code = R.code, nil
     end
     if not outer_thread then
         S.drain()

@@ -72,14 +72,14 @@ function methods.receive(sock, ...)
     elseif what == "*a" then
         return receive_all(sock)
     elseif size then
-        return S.bad_argument(2, "receive", "bad number argument")
+        return S.bad_method_argument(2, "receive", "bad number argument")
     elseif type(what) == "string" then
         if #what ~= 2 or what:byte() ~= 42 then
-            return S.bad_argument(2, "receive", "bad pattern argument: " .. what)
+            return S.bad_method_argument(2, "receive", "bad pattern argument: " .. what)
         end
-        return S.bad_argument(2, "receive", "bad pattern argument")
+        return S.bad_method_argument(2, "receive", "bad pattern argument")
     end
-    return S.bad_argument(2, "receive", "bad argument")
+    return S.bad_method_argument(2, "receive", "bad argument")
 end
 
 --- At most max bytes, whatever has arrived.
@@ -97,7 +97,7 @@ function methods.receiveany(sock, ...)
     end
     local max = tonumber((...))
     if not max or max < 1 then
-        return S.bad_argument(2, "receiveany", "bad max argument")
+        return S.bad_method_argument(2, "receiveany", "bad max argument")
     end
     local rb = sock.rb
     if #rb == 0 then

@@ -46,7 +46,7 @@ ngx.var = setmetatable({}, {
     __index = function(_, name)
         local R = S.request()
         if type(name) == "number" then
-            name = tostring(name)
+            return host.get_capture(R.id, name)
         elseif type(name) ~= "string" then
             return S.raise("bad variable name")
         end
@@ -133,6 +133,7 @@ function req.set_uri(uri, jump, binary)
             return S.disabled()
         end
         host.set_uri(R.id, uri, 1)
+        R.ctx = nil
         return S.exit_now(R, 0)
     end
     host.set_uri(R.id, uri, 0)

@@ -8,9 +8,14 @@ local function percent(c)
     return ("%%%02X"):format(c:byte())
 end
 
-local COMPONENT, WHOLE = "[^%w%-._~!'()*]", "[%z\1-\32#%%?\127-\255]"
+-- What is escaped by type: nginx's tables for URI, ARGS, URI_COMPONENT, HTML, REFRESH, MEMCACHED, MAIL_AUTH.
+local COMPONENT = "[^%w%-._~!'()*]"
+local ESCAPED = {
+    [0] = "[%z\1-\32#%%?\127-\255]", "[%z\1-\32#%%+?\127-\255]", COMPONENT, "[%z\1-\32\"#%%'\127-\255]",
+    "[%z\1-\32\"%%'\127-\255]", "[%z\1-\32%%]", "[%z\1-\32%%]",
+}
 
---- type 2 (default): a component of a URI; 0: a whole URI.
+--- type 2 (default): a component of a URI; 0: a whole URI; others as nginx numbers them.
 function ngx.escape_uri(text, kind)
     text = S.check_string(text == nil and "" or text, 1, "escape_uri")
     if kind ~= nil and type(kind) ~= "number" then
@@ -20,10 +25,7 @@ function ngx.escape_uri(text, kind)
     if kind < 0 or kind > 6 then
         return S.raise("\"type\" " .. kind .. " out of range")
     end
-    if kind ~= 0 and kind ~= 2 then
-        return S.raise("\"type\" " .. kind .. " is not supported: 0 and 2 are")
-    end
-    local pattern = kind == 0 and WHOLE or COMPONENT
+    local pattern = ESCAPED[kind]
     if not text:find(pattern) then
         return text
     end
@@ -103,8 +105,8 @@ function S.parse_args(text, max, into)
         else
             key, value = unescape(pair), true
         end
+        n = n + 1
         if key ~= "" then
-            n = n + 1
             local existing = args[key]
             if existing == nil then
                 args[key] = value

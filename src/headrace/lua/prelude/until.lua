@@ -113,7 +113,7 @@ function methods.receiveuntil(sock, ...)
     local inclusive = false
     if options ~= nil then
         if type(options) ~= "table" then
-            return S.bad_argument(2, "receiveuntil", "table expected, got " .. type(options))
+            return S.bad_method_argument(2, "receiveuntil", "table expected, got " .. type(options))
         end
         inclusive = options.inclusive
         if inclusive ~= nil and type(inclusive) ~= "boolean" then
