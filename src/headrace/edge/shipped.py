@@ -6,7 +6,6 @@ A file of the user's wins; ours stands in where the one that is named does not e
 from __future__ import annotations
 
 import os
-from importlib.resources import files
 from typing import Final
 
 NAMES: Final = frozenset(
@@ -26,4 +25,5 @@ def read_file(path: str) -> bytes:
         name = os.path.basename(path)
         if name not in NAMES:
             raise
-        return files("headrace.edge").joinpath("files", name).read_bytes()
+        with open(os.path.join(os.path.dirname(__file__), "files", name), "rb") as file:
+            return file.read()

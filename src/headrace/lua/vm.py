@@ -11,7 +11,7 @@ import functools
 import importlib
 import os
 import sys
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _luajit() -> Any:
 
 @functools.cache
 def _sources() -> tuple[tuple[str, bytes], ...]:
-    folder = resources.files("headrace.lua") / "prelude"
+    folder = Path(__file__).with_name("prelude")
     return tuple((name, (folder / f"{name}.lua").read_bytes()) for name in PRELUDE)
 
 

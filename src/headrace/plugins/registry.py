@@ -18,7 +18,6 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ConfError
@@ -26,6 +25,7 @@ from headrace.pipeline.plugin import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "headrace.plugins"
 
@@ -91,6 +91,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-ins do without
+
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

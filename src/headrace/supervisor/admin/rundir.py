@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ def base() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:
         return Path(runtime) / "headrace"
-    return Path(tempfile.gettempdir()) / f"headrace-{os.geteuid()}"
+    return Path("/tmp") / f"headrace-{os.geteuid()}"  # noqa: S108 - RunDir checks whose it is
 
 
 class RunDir:
@@ -42,8 +42,9 @@ class RunDir:
         try:
             top = self.path.parent
             top.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if top.stat().st_uid not in {os.geteuid(), 0}:
-                raise PermissionError(f"{top} belongs to another user")
+            facts = top.lstat()
+            if facts.st_uid not in {os.geteuid(), 0} or stat.S_ISLNK(facts.st_mode):
+                raise PermissionError(f"{top} belongs to another user or is a link")
             sweep()
             self.path.mkdir(mode=0o700, exist_ok=True)
             if len(os.fsencode(self.path / "worker-1023-4194304.sock")) > _SOCKET_PATH_MAX:
