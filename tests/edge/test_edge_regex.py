@@ -28,6 +28,8 @@ GOOD = [
     (r"a++b", b"aab", True),
     (r"\.php$", b"x.php", True),
     (r"\-\_\~\#", b"-_~#", True),
+    (r"^\p{N}+\pL[\p{Lu}]$", b"12aB", True),
+    (r"^\P{N}$", b"1", False),
     ("é", "é".encode(), True),
 ]
 
@@ -41,7 +43,7 @@ def test_caseless():
     assert compile_regex("abc", None, caseless=True).search(b"xABC")
 
 
-@pytest.mark.parametrize("pattern", ["(", r"\K", r"\pL", "[[:nope:]]", "*a"])
+@pytest.mark.parametrize("pattern", ["(", r"\K", r"[[:nope:]]", "*a"])
 def test_what_has_no_twin_is_refused(pattern):
     with pytest.raises(ConfError, match="pcre2_compile"):
         compile_regex(pattern, None)

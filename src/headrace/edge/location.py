@@ -75,6 +75,8 @@ class Location:
         self.merge_slashes = True
         self.sendfile = True
         self.etag = True
+        self.if_modified_since = "exact"
+        self.max_ranges = 1 << 31
         self.http = ServerSettings()
         self.log_not_found = True
         self.warn_uninitialized = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from headrace.edge.request import Request
 
-MAX_RANGES: Final = 1000
+MAX_RANGES: Final = 1 << 31
 _SPEC: Final = re.compile(rb"[ \t]*([0-9]*)[ \t]*-[ \t]*([0-9]*)[ \t]*")
 
 
@@ -36,11 +36,19 @@ def condition_status(request: Request, modified: int, tag: bytes | None) -> int:
     none_match = request.header_in(b"if-none-match")
     if since is None and none_match is None:
         return 200
-    if since is not None and http_time(since) != modified:
+    if since is not None and not _unmodified(request, since, modified):
         return 200
     if none_match is not None and not tag_matches(none_match, tag, weak=True):
         return 200
     return 304
+
+
+def _unmodified(request: Request, since: bytes, modified: int) -> bool:
+    how = request.location.if_modified_since
+    at = http_time(since)
+    if how == "off" or at is None:
+        return False
+    return at == modified or (how == "before" and at >= modified)
 
 
 def tag_matches(listed: bytes, tag: bytes | None, *, weak: bool) -> bool:
@@ -69,7 +77,11 @@ def requested_ranges(request: Request, size: int, modified: int, tag: bytes | No
                 return None
         elif http_time(condition) != modified:
             return None
-    return parse_ranges(header[6:], size)
+    limit = request.location.max_ranges
+    if not limit:
+        return None
+    found = parse_ranges(header[6:], size)
+    return None if found is not None and len(found) > limit else found
 
 
 def parse_ranges(text: bytes, size: int) -> list[tuple[int, int]] | None:
@@ -78,7 +90,7 @@ def parse_ranges(text: bytes, size: int) -> list[tuple[int, int]] | None:
     total = 0
     for item in text.split(b","):
         match = _SPEC.fullmatch(item)
-        if match is None or len(found) > MAX_RANGES:
+        if match is None:
             return []
         first, last = match.groups()
         if first:

@@ -7,12 +7,15 @@ translated, those without are refused by name, so that no pattern ever means som
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError, Place
 
-_TOKEN: Final = re.compile(rb"\\(?:Q.*?\\E|.)|\[:\^?\w+:\]|\[\^?\]?|\]|\(\?<(?=[A-Za-z_])|\(\?'\w+'|.", re.DOTALL)
+_TOKEN: Final = re.compile(
+    rb"\\(?:Q.*?\\E|[pP](?:\{\^?\w+\}|\w)|.)|\[:\^?\w+:\]|\[\^?\]?|\]|\(\?<(?=[A-Za-z_])|\(\?'\w+'|.", re.DOTALL
+)
 _POSIX: Final = {
     b"[:alpha:]": rb"a-zA-Z",
     b"[:digit:]": rb"0-9",
@@ -33,6 +36,7 @@ _ESCAPES: Final = {
     b"\\e": rb"\x1b",
 }
 _UNKNOWN: Final = frozenset(b"\\" + bytes((char,)) for char in b"KGXCHVNPpkgco")
+_CATEGORIES: Final = ("C", "L", "M", "N", "P", "S", "Z")
 
 
 def compile_regex(pattern: str, place: Place | None, *, caseless: bool = False) -> re.Pattern[bytes]:
@@ -76,6 +80,8 @@ def _translate(pattern: bytes) -> bytes:
 def _escape(token: bytes, *, in_class: bool) -> bytes:
     if token.startswith(b"\\Q"):
         return re.escape(token[2:-2] if token.endswith(b"\\E") else token[2:])
+    if token[1:2] in (b"p", b"P") and len(token) > 2:
+        return _property(token, in_class=in_class)
     if token in _UNKNOWN:
         raise ValueError(f"{token.decode('latin-1')} is not supported")
     if in_class and token == b"\\h":
@@ -84,3 +90,15 @@ def _escape(token: bytes, *, in_class: bool) -> bytes:
         return _ESCAPES[token]
     char = token[1:]
     return token if char.isalnum() else re.escape(char)
+
+
+def _property(token: bytes, *, in_class: bool) -> bytes:
+    """The bytes with a Unicode property: without UTF mode a byte is the character with its number."""
+    name = token[2:].strip(b"{}").decode()
+    negated = (token[1:2] == b"P") != name.startswith("^")
+    name = name.removeprefix("^")
+    if name[0] not in _CATEGORIES:
+        raise ValueError(f"{token.decode()} is not supported")
+    chosen = [i for i in range(256) if unicodedata.category(chr(i)).startswith(name) is not negated]
+    inner = b"".join(b"\\x%02x" % i for i in chosen)
+    return inner if in_class else b"[" + inner + b"]" if inner else b"(?!)"

@@ -11,9 +11,10 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log, phases
-from headrace.edge.families.common import HSL, MANY, BaseFamily, spec, table
+from headrace.edge.families.common import HSL, MANY, BaseFamily, number_of, spec, table
 from headrace.edge.filesend import send_file
 from headrace.edge.head import directory_target
+from headrace.edge.ranges import MAX_RANGES
 from headrace.edge.values import Value, compile_value, evaluate
 from headrace.errors import ConfError
 
@@ -36,6 +37,8 @@ class StaticFamily(BaseFamily):
     specs = table(
         spec("index", HSL, 1, MANY),
         spec("try_files", ("server", "location"), 2, MANY),
+        spec("if_modified_since", HSL, 1),
+        spec("max_ranges", HSL, 1),
     )
 
     @staticmethod
@@ -61,8 +64,20 @@ class StaticFamily(BaseFamily):
         ]
         scope.set_once(directive, (tuple(entries), compile_value(last, variables, place), code))
 
+    @staticmethod
+    def _do_if_modified_since(scope: Scope, directive: Directive) -> None:
+        if directive.args[0] not in ("off", "exact", "before"):
+            raise ConfError(f'invalid value "{directive.args[0]}"', directive.place)
+        scope.set_once(directive, directive.args[0])
+
+    @staticmethod
+    def _do_max_ranges(scope: Scope, directive: Directive) -> None:
+        scope.set_once(directive, number_of(directive))
+
     def compose(self, scope: Scope, location: Location) -> None:
         """Add try_files where it is set (it holds for its own level), index and static."""
+        location.if_modified_since = scope.get("if_modified_since", "exact")
+        location.max_ranges = scope.get("max_ranges", MAX_RANGES)
         tried = scope.own("try_files")
         if tried is None and location.kind == "if":
             tried = scope.get("try_files")
