@@ -50,13 +50,15 @@ class Flusher(Protocol):
 class _Waiter:
     """A batch that waits for room. `left` shrinks when it is larger than the whole buffer."""
 
-    __slots__ = ("batch", "future", "left", "rejected", "tag")
+    __slots__ = ("batch", "counted", "future", "left", "rejected", "tag")
 
     def __init__(self, tag: str, batch: Batch, left: Pieces, rejected: Rejected) -> None:
         self.tag = tag
         self.batch = batch
         self.left = left
         self.rejected = rejected
+        self.counted = 0
+        """Events of it that are stored already."""
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -132,7 +134,7 @@ class Intake:
             self._waiters.popleft()
             if waiter.future.done():  # whoever waited has gone
                 continue
-            _follow(self._finish(waiter.tag, waiter.batch, waiter.rejected), waiter.future)
+            _follow(self._finish(waiter.tag, waiter.batch, waiter.rejected, waiter.counted), waiter.future)
 
     def close(self) -> None:
         """Refuse what waits and what comes from now on."""
@@ -164,9 +166,9 @@ class Intake:
             self.resume()  # it goes in by parts, the first of them now
         return waiter.future
 
-    def _finish(self, tag: str, batch: Batch, rejected: Rejected) -> Awaitable[None] | None:
+    def _finish(self, tag: str, batch: Batch, rejected: Rejected, counted: int = 0) -> Awaitable[None] | None:
         """Count a stored batch, and send what was wrong in it on its way."""
-        self.received += batch.count
+        self.received += batch.count - counted
         safe = self.buffer.store.acknowledged()
         if not rejected:
             return safe
@@ -255,6 +257,9 @@ class Intake:
             if not part:
                 self._make_room(total)
             self._store(part, None)
+            stored = sum(item.number for _meta, items in part.values() for item in items)
+            waiter.counted += stored
+            self.received += stored
             waiter.left = rest
         self._store(waiter.left, batch_id)
 

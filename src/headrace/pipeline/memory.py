@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.placeholders import ChunkKeys
 
+HELD: Final = 16 << 10
+"""Bytes that an encoder may hold back before its output is asked for."""
 SEEN_LIMIT: Final = 65_536
 """Ids of accepted batches that are remembered."""
 
@@ -49,13 +51,30 @@ class MemoryStore:
     def write(self, writes: Sequence[Write], batch_id: bytes | None) -> None:
         """Append the pieces."""
         for chunk, data, count in writes:
-            piece = chunk.encoder.add(data, flush=False) if chunk.encoder is not None else data
             assert chunk.parts is not None
-            chunk.parts.append(piece)
-            chunk.size += len(piece)
+            if chunk.encoder is not None:
+                self._compress(chunk, data)
+            else:
+                chunk.parts.append(data)
+                chunk.size += len(data)
             chunk.count += count
         if batch_id is not None:
             self._seen.add(batch_id)
+
+    @staticmethod
+    def _compress(chunk: Chunk, data: bytes) -> None:
+        """Append to a compressed chunk; what its encoder still holds counts as it came."""
+        assert chunk.encoder is not None
+        assert chunk.parts is not None
+        made, held = chunk.place if isinstance(chunk.place, tuple) else (0, 0)
+        held += len(data)
+        flush = held >= HELD
+        piece = chunk.encoder.add(data, flush=flush)
+        if piece:
+            chunk.parts.append(piece)
+            made += len(piece)
+        chunk.place = (made, 0 if flush else held)
+        chunk.size = made + (0 if flush else held)
 
     def seal(self, chunk: Chunk) -> None:
         """Close the compressed member, and make one piece of many."""

@@ -97,14 +97,17 @@ class Pipeline:
         sources = [plugin for plugin in started if isinstance(plugin, Source)]
         others = [plugin for plugin in started if not isinstance(plugin, Source)]
         running = [runner for runner in self.runners if runner.started]
-        await self._together([(source, source.quiesce()) for source in sources], within)
-        await self._together([(source, source.stop()) for source in sources], max(end - clock.now(), _CLOSE_TIME))
         buffered = {runner.output for runner in running} | {runner.secondary for runner in running}
+
+        def share(part: float) -> float:
+            """Part of the time that is left: who hangs must leave some to the buffers."""
+            return max((end - clock.now()) * part, _CLOSE_TIME)
+
+        await self._together([(source, source.quiesce()) for source in sources], share(0.5))
+        await self._together([(source, source.stop()) for source in sources], share(0.2))
         direct = [plugin for plugin in others if plugin not in buffered]
-        await self._together([(plugin, plugin.stop()) for plugin in direct], max(end - clock.now(), _CLOSE_TIME))
-        await self._together(
-            [(runner.output, runner.stop(end)) for runner in running], max(end - clock.now(), 0.0) + _CLOSE_TIME
-        )
+        await self._together([(plugin, plugin.stop()) for plugin in direct], share(0.2))
+        await self._together([(runner.output, runner.stop(end)) for runner in running], share(1.0) + _CLOSE_TIME)
         rest = [plugin for plugin in others if plugin in buffered]
         await self._together([(plugin, plugin.stop()) for plugin in rest], _CLOSE_TIME)
         await self._together([(plugin, plugin.close()) for plugin in reversed(started)], _CLOSE_TIME)
@@ -136,7 +139,14 @@ class Pipeline:
         if not steps:
             return
         tasks = {asyncio.ensure_future(step): plugin for plugin, step in steps}
-        done, hanging = await asyncio.wait(tasks, timeout=within + _CLOSE_TIME)
+        everything: asyncio.Future[Any] = asyncio.ensure_future(asyncio.wait(tasks))
+        late: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        timer = self.context.clock.deadline(within, late.cancel)
+        await asyncio.wait([everything, late], return_when=asyncio.FIRST_COMPLETED)
+        timer.cancel()
+        everything.cancel()
+        done = [task for task in tasks if task.done()]
+        hanging = [task for task in tasks if not task.done()]
         for task in hanging:
             self.context.log.error("%s does not end and is cancelled", tasks[task].plugin_id)
             task.cancel()
