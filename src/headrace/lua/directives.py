@@ -215,6 +215,7 @@ class LuaFamily(BaseFamily):
             "check_client_abort": get("lua_check_client_abort", False),
             "underscores": get("lua_transform_underscores_in_response_headers", True),
             "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
+            "each": scope.get("body_filter_by_lua") is not None,  # the filter sees every piece of output by itself
             "tls": self._tls(scope),
         }
         key = tuple(values.items())

@@ -63,14 +63,16 @@ class HeadersApi:
             return http_date(request.last_modified)
         return b"\0".join(request.headers_out.get_all(name)) if request.headers_out.get(name) is not None else None
 
-    def set_header(self, request_id: int, name: bytes, value: bytes, override: int) -> None:
-        """Set a field, or add another one of the name."""
+    def set_header(self, request_id: int, name: bytes, value: bytes, override: int) -> int | None:
+        """Set a field, or add another one of the name; 1 when the value cannot be one of this field."""
         request = self.requests[request_id]
         lower = name.lower()
         if lower == b"content-type":
             request.content_type = value
         elif lower == b"content-length":
-            request.content_length = int(value) if value.isdigit() else None
+            if not value.isdigit():
+                return 1
+            request.content_length = int(value)
         elif lower == b"location":
             # A field of the list is sent as it is: what Lua sets is not made absolute, as in nginx.
             request.location_out = None
@@ -81,11 +83,12 @@ class HeadersApi:
                 request.last_modified = parse_http_time(value)
                 request.headers_out.remove(name)
                 if request.last_modified is not None:
-                    return
+                    return None
             if override:
                 request.headers_out.set(name, value)
             else:
                 request.headers_out.add(name, value)
+        return None
 
     def clear_header(self, request_id: int, name: bytes) -> None:
         """Remove all fields of a name."""

@@ -58,6 +58,9 @@ end
 
 --- connect(host, port, options?) or connect("unix:/path", options?)
 function methods.connect(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "connect")
+    end
     local n = select("#", ...)
     if n < 1 or n > 3 then
         return S.raise("ngx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen "
@@ -143,6 +146,9 @@ end
 
 --- The local address of later connects.
 function methods.bind(sock, address, port)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "bind")
+    end
     address = S.check_string(address, 1, "bind")
     sock.bound = { address, port and tonumber(port) or 0 }
     return true
@@ -165,6 +171,9 @@ end
 
 --- sslhandshake(reused_session?, server_name?, verify?, send_status_req?)
 function methods.sslhandshake(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "sslhandshake")
+    end
     if not sock.fd or sock.rclosed or sock.wclosed then
         return nil, "closed"
     end
@@ -202,6 +211,9 @@ function methods.sslhandshake(sock, ...)
 end
 
 function methods.getsslsession(sock)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "getsslsession")
+    end
     if not sock.fd then
         return nil, "closed"
     end

@@ -154,6 +154,11 @@ function S.check_number(value, n, name)
     return S.bad_argument(n, name, "number expected, got " .. (value == nil and "nil" or type(value)))
 end
 
+--- A method called on something else than its object.
+function S.bad_self(value, name)
+    return raise("bad argument #1 to '" .. name .. "' (table expected, got " .. type(value) .. ")")
+end
+
 local ngx = {
     null = S.null,
     OK = 0, ERROR = -1, AGAIN = -2, DONE = -4, DECLINED = -5,

@@ -130,6 +130,9 @@ end
 
 --- Send a string, number, boolean, nil or nested table of them; returns the number of bytes sent.
 function methods.send(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "send")
+    end
     local data = ...
     if select("#", ...) ~= 1 then
         return S.raise("expecting 2 arguments (including the object), but got " .. select("#", ...) + 1)
@@ -161,6 +164,9 @@ end
 
 --- Close the connection.
 function methods.close(sock)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "close")
+    end
     if not sock.fd or (sock.rclosed and sock.wclosed) then
         return nil, "closed"
     end
@@ -173,6 +179,9 @@ function methods.close(sock)
 end
 
 function methods.getreusedtimes(sock)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "getreusedtimes")
+    end
     if not sock.fd or (sock.rclosed and sock.wclosed) then
         return nil, "closed"
     end
@@ -180,6 +189,9 @@ function methods.getreusedtimes(sock)
 end
 
 function methods.getfd(sock)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "getfd")
+    end
     if not sock.fd then
         return nil, "closed"
     end
@@ -189,6 +201,9 @@ end
 --- Put the connection into its pool for `timeout` ms (0: for ever); the object is closed by that. A connection
 --- with an unfinished exchange or unread bytes must not reach another user: it is closed instead.
 function methods.setkeepalive(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "setkeepalive")
+    end
     if select("#", ...) > 2 then
         return S.raise("expecting 1 to 3 arguments (including the object), but got " .. select("#", ...) + 1)
     end
@@ -238,6 +253,9 @@ local function timeout_value(value)
 end
 
 function methods.settimeout(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "settimeout")
+    end
     if select("#", ...) ~= 1 then
         return S.raise("ngx.socket settimeout: expecting 2 arguments (including the object) but seen "
             .. select("#", ...) + 1)
@@ -247,6 +265,9 @@ function methods.settimeout(sock, ...)
 end
 
 function methods.settimeouts(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "settimeouts")
+    end
     if select("#", ...) ~= 3 then
         return S.raise("ngx.socket settimeout: expecting 4 arguments (including the object) but seen "
             .. select("#", ...) + 1)
@@ -260,6 +281,9 @@ function methods.settimeouts(sock, ...)
 end
 
 function methods.setoption(sock, name, value)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "setoption")
+    end
     if not sock.fd then
         return nil, "closed"
     end
@@ -267,6 +291,9 @@ function methods.setoption(sock, name, value)
 end
 
 function methods.getoption(sock, name)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "getoption")
+    end
     if not sock.fd then
         return nil, "closed"
     end

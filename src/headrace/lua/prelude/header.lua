@@ -56,6 +56,12 @@ local function response_name(key)
     return escape_name(key)
 end
 
+local function put_field(R, key, value, override)
+    if host.set_header(R.id, key, escape_value(value), override and 1 or 0) then
+        return S.raise("failed to set header " .. key .. " (error: -1)")
+    end
+end
+
 local function set_response(key, value, override)
     local R = S.request()
     if R.phase == S.LOG then
@@ -76,10 +82,10 @@ local function set_response(key, value, override)
             host.clear_header(R.id, key)
         end
         for i = 1, #value do
-            host.set_header(R.id, key, escape_value(tostring(value[i])), override and i == 1 and 1 or 0)
+            put_field(R, key, tostring(value[i]), override and i == 1)
         end
     else
-        host.set_header(R.id, key, escape_value(tostring(value)), override and 1 or 0)
+        put_field(R, key, tostring(value), override)
     end
 end
 

@@ -135,7 +135,7 @@ local function write(newline, name, ...)
     if newline then
         buf:put("\n")
     end
-    if #buf >= PASS then
+    if #buf >= PASS or R.conf.each then
         pass(R)
         S.count_op()
     end

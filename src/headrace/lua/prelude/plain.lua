@@ -110,3 +110,15 @@ function S.aborted(id)
         S.drain()
     end
 end
+
+--- Run fn(...) as a task without a request (timers). done is called when it and its threads have ended.
+function S.run_task(phase, conf, done, fn, ...)
+    local R = S.new_record(S.task_id(), phase)
+    R.conf = conf
+    R.task = done
+    R.live = 1
+    requests[R.id] = R
+    local T = S.take_thread(R)
+    R.entry = T
+    S.resume(T, fn, ...)
+end

@@ -36,6 +36,9 @@ end
 
 --- receive(n), receive("*l"), receive("*a"), receive()
 function methods.receive(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "receive")
+    end
     local n = select("#", ...)
     if n > 1 then
         return S.raise("expecting 1 or 2 arguments (including the object), but got " .. n + 1)
@@ -84,6 +87,9 @@ end
 
 --- At most max bytes, whatever has arrived.
 function methods.receiveany(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "receiveany")
+    end
     local n = select("#", ...)
     if n ~= 1 then
         return S.raise("expecting 2 arguments (including the object), but got " .. n + 1)

@@ -39,6 +39,7 @@ local function loop(fn, ...)
     return again({}, fn, ...)
 end
 
+--- A thread of R that runs nothing yet.
 local function take_thread(R)
     local T
     if pooled > 0 then
@@ -75,6 +76,8 @@ function S.task_id()
     next_task = next_task - 1
     return next_task
 end
+
+S.take_thread = take_thread
 
 local function kill_threads(R)
     local threads = R.threads
@@ -226,14 +229,18 @@ local function failed(T, err)
 end
 
 local function step(T, ok, token, ...)
-    if ok then
+    if T.R == nil then
+        return -- it was ended from within its own run
+    elseif ok then
         if token == DONE then
             return finish(T, true, ...)
         elseif token == WAIT then
+            T.parked = true
             return
         elseif token == EXIT then
             return terminate(T.R, T.R.code)
         end
+        T.parked = true
         return S.post(T, T.seq) -- the user's own coroutine.yield(): the others first
     end
     return failed(T, token)
@@ -243,12 +250,14 @@ end
 local function resume(T, ...)
     local outer_thread, outer_record = S.cur, S.R
     S.cur, S.R = T, T.R
+    T.parked = false
     step(T, co_resume(T.co, ...))
     S.cur, S.R = outer_thread, outer_record
 end
 S.resume = resume
 
---- Yield to the scheduler; returns what the waker passes. The caller has left (T, seq) with the event.
+--- Yield to the scheduler; returns what the waker passes. The caller has left (T, seq) with the event. A yield that
+--- fails (across a C function) leaves the thread unparked, and the event finds nobody.
 function S.wait()
     return co_yield(WAIT)
 end
@@ -268,7 +277,7 @@ end
 
 --- Resume a waiting thread at once, from an event of the loop.
 function S.wake(T, seq, ...)
-    if T.seq == seq and not T.dead then
+    if T.seq == seq and T.parked and not T.dead then
         T.seq = seq + 1
         return resume(T, ...)
     end
@@ -288,7 +297,7 @@ local function drain()
         posted[head] = nil
         head = head + 1
         local T = item[1]
-        if T.seq == item[2] and not T.dead then
+        if T.seq == item[2] and T.parked and not T.dead then
             T.seq = T.seq + 1
             resume(T, item[3], item[4])
         end
@@ -337,6 +346,7 @@ function S.run(ref, id, flags)
     R.entry = T
     -- resume(T, chunks[ref]), in line: most handlers end in this one call, with no more than output behind them
     S.cur, S.R = T, R
+    T.parked = false
     local ok, token = co_resume(T.co, chunks[ref])
     S.cur, S.R = nil, nil
     if token == DONE and ok and R.live == 1 then
@@ -380,16 +390,4 @@ function S.spawn(R, fn, ...)
         co_yield(WAIT) -- the new thread has ended the handler, its parent included
     end
     return T
-end
-
---- Run fn(...) as a task without a request (timers). done is called when it and its threads have ended.
-function S.run_task(phase, conf, done, fn, ...)
-    local R = new_record(S.task_id(), phase)
-    R.conf = conf
-    R.task = done
-    R.live = 1
-    requests[R.id] = R
-    local T = take_thread(R)
-    R.entry = T
-    resume(T, fn, ...)
 end

@@ -17,7 +17,8 @@ local collected = setmetatable({}, { __mode = "k" }) -- light threads that were 
 
 local pass
 
-local function resumed(co, ok, token, ...)
+local function resumed(co, ok, ...)
+    local token = ...
     if ok and (token == WAIT or token == EXIT) then
         waiting[co] = true
         return pass(co, co_yield(token))
@@ -25,7 +26,7 @@ local function resumed(co, ok, token, ...)
     if not ok then
         S.inner_failure = { err = token, trace = S.coroutine_trace(co) }
     end
-    return ok, token, ...
+    return ok, ...
 end
 
 pass = function(co, ...)

@@ -104,6 +104,9 @@ end
 
 --- receiveuntil(pattern, {inclusive}): an iterator over the stream up to the pattern.
 function methods.receiveuntil(sock, ...)
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "receiveuntil")
+    end
     local n = select("#", ...)
     if n < 1 or n > 2 then
         return S.raise("expecting 2 or 3 arguments (including the object), but got " .. n + 1)
