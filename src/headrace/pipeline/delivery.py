@@ -78,6 +78,7 @@ class Delivery:
         self._parted: deque[Chunk] = deque()
         self._errors = Throttle(burst=5)
         self._burials = Throttle(burst=5)
+        self._recoveries = Throttle()
 
     @property
     def pending(self) -> int:
@@ -120,7 +121,9 @@ class Delivery:
         soonest = math.inf
         queued = self.buffer.queued
         if queued:
-            soonest = max(self.gate.opens_at, min(chunk.due for chunk in queued.values()))
+            # Behind a closed gate it is the gate that counts: ten thousand chunks need not be looked at.
+            closed = self.gate.step and self.gate.opens_at > self._clock.now()
+            soonest = self.gate.opens_at if closed else min(chunk.due for chunk in queued.values())
             if self.secondary is not None and self.gate.step and any(not chunk.attempts for chunk in queued.values()):
                 soonest = min(soonest, max(self.secondary_gate.opens_at, self.gate.exhausted_at))
         for chunk in self._parted:
@@ -145,6 +148,7 @@ class Delivery:
         if (found := self._pending.pop(chunk_id, None)) is not None:
             found[2].cancel()
             self._failed(found[0], found[1], error or Timeout("the destination did not confirm the chunk"))
+            self._changed()
 
     def take_back(self) -> None:
         """Put everything that is neither queued nor held by a lane back into the queue (shutdown)."""
@@ -202,7 +206,7 @@ class Delivery:
         lane.bytes += chunk.size
         self.delivered += chunk.count
         if chunk.attempts > 1:
-            self._log.warning("retry succeeded, chunk %s", chunk.hex_id)
+            self._recoveries.log(self._log, logging.WARNING, "retry succeeded, chunk %s", chunk.hex_id)
         self.buffer.remove(chunk)
         self.gate.succeeded()
         self._changed()
@@ -229,7 +233,6 @@ class Delivery:
         message = "failed to flush the buffer: chunk %s, attempt %d, %s: %r"
         log = self._burials if parts else self._errors
         log.log(self._log, logging.WARNING, message, chunk.hex_id, chunk.attempts, what, error)
-        self._changed()
 
     def _next_parted(self, lane: Lane, now: float) -> Coroutine[Any, Any, None] | None:
         """Take a chunk for the secondary; without one, write what is due to the backup at once."""

@@ -17,7 +17,7 @@ from headrace.pipeline.buffer import Buffer, Limits
 from headrace.pipeline.delivery import Delivery
 from headrace.pipeline.intake import Intake
 from headrace.pipeline.lanes import Lane, Lanes
-from headrace.pipeline.plugin import Output, overrides
+from headrace.pipeline.plugin import LEVELS, Output, overrides
 from headrace.pipeline.retry import RetryPolicy
 from headrace.pipeline.settings import BufferSection, configured, with_defaults
 from headrace.pipeline.shape import Shaper
@@ -317,6 +317,9 @@ def _runner(output: Output, context: Context) -> Runner | None:
     section.context = context
     section.plugin_id = f"{output.plugin_id}.buffer"
     section.log = output.log
+    if section.log_level is not None:
+        section.log = output.log.getChild("buffer")
+        section.log.setLevel(LEVELS[section.log_level])
     section.provision(context)
     runner = Runner(output, section, context)
     if output.secondary_section is not None:

@@ -78,7 +78,7 @@ class FileBuffer(BufferSection):
             self.folder,
             files=context.files,
             clock=context.clock,
-            log=self.owner.log,
+            log=self.log,
             backup=runner.backup().folder,
             fsync=self.sync == "fsync",
             sync_interval=self.sync_interval,
