@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.edge.filters import BodyFilter, HeaderFilter
     from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
+    from headrace.lua.sched import Scheduler
 
 OK, DONE = phases.OK, phases.DONE
 DECLINED = -5
@@ -119,7 +120,7 @@ class LuaHandlers:
         if check_abort:
             exchange = request.exchange
             exchange.abort_on_eof = True
-            exchange.on_abort = lambda: scheduler.aborted(request_id)
+            exchange.on_abort = lambda: _gone(request, scheduler, request_id)
         return self._result(request, request_id, future, ended)
 
     async def _result(
@@ -216,6 +217,11 @@ class State:
     def __init__(self, redirects: int) -> None:
         self.redirects = redirects
         self.ended = False
+
+
+def _gone(request: Request, scheduler: Scheduler, request_id: int) -> None:
+    request.log_error(log.INFO, b"client prematurely closed connection")
+    scheduler.aborted(request_id)
 
 
 def _replace(request: Request, status: int) -> None:

@@ -121,4 +121,5 @@ function S.run_task(phase, conf, done, fn, ...)
     local T = S.take_thread(R)
     R.entry = T
     S.resume(T, fn, ...)
+    S.start_spawned()
 end

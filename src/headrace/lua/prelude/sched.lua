@@ -7,7 +7,8 @@
 -- by other threads run before the loop gets control back; a long queue continues in the loop's next turn.
 local S, host = ...
 local buffer = require "string.buffer"
-local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
+local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
+local co_status = coroutine.status
 local pairs, select = pairs, select
 local mono = S.mono
 
@@ -38,6 +39,7 @@ end
 local function loop(fn, ...)
     return again({}, fn, ...)
 end
+S.loop = loop
 
 --- A thread of R that runs nothing yet.
 local function take_thread(R)
@@ -279,7 +281,8 @@ end
 function S.wake(T, seq, ...)
     if T.seq == seq and T.parked and not T.dead then
         T.seq = seq + 1
-        return resume(T, ...)
+        resume(T, ...)
+        return S.start_spawned()
     end
 end
 
@@ -300,6 +303,7 @@ local function drain()
         if T.seq == item[2] and T.parked and not T.dead then
             T.seq = T.seq + 1
             resume(T, item[3], item[4])
+            S.start_spawned()
         end
         if head % 64 == 0 then
             local now = mono()
@@ -362,6 +366,7 @@ function S.run(ref, id, flags)
         end
     else
         step(T, ok, token)
+        S.start_spawned()
     end
     if tail ~= 0 then
         drain()
@@ -375,19 +380,4 @@ function S.run(ref, id, flags)
         host.output(id, R.buf:get())
     end
     return false
-end
-
---- Start a light thread of R running fn(...); the caller's thread is its parent.
-function S.spawn(R, fn, ...)
-    local T = { co = co_create(loop), seq = 0, R = R, parent = S.cur, dead = false }
-    thread_of[T.co] = T
-    R.threads = R.threads or {}
-    R.threads[T] = true
-    R.live = R.live + 1
-    local caller = S.cur
-    resume(T, fn, ...)
-    if caller and caller.dead then
-        co_yield(WAIT) -- the new thread has ended the handler, its parent included
-    end
-    return T
 end

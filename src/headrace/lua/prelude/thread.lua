@@ -11,6 +11,7 @@ for name, fn in pairs(coroutine) do
 end
 S.raw_coroutine = raw
 local co_create, co_resume, co_yield, co_status = raw.create, raw.resume, raw.yield, raw.status
+local co_running = raw.running
 local error, type, select = error, type, select
 local waiting = setmetatable({}, { __mode = "k" }) -- coroutines inside whose call somebody waits
 local collected = setmetatable({}, { __mode = "k" }) -- light threads that were waited for or killed
@@ -44,6 +45,10 @@ function coroutine.resume(co, ...)
     local T = S.thread_of[co]
     if T then
         return false, "cannot resume " .. (T.dead and "dead" or "running") .. " coroutine"
+    end
+    local status = co_status(co)
+    if status ~= "suspended" then
+        return false, "cannot resume " .. status .. " coroutine"
     end
     return resumed(co, co_resume(co, ...))
 end
@@ -85,6 +90,43 @@ function coroutine.status(co)
     return collected[co] and "dead" or waiting[co] and "normal" or co_status(co)
 end
 
+local spawned = nil -- starts the light thread whose parent has just yielded for it
+
+-- Run the threads that spawn() calls asked for; each runs before those that were posted earlier.
+local function start_spawned()
+    while spawned do
+        local start = spawned
+        spawned = nil
+        start()
+    end
+end
+
+--- Start a light thread of R running fn(...); the caller's thread is its parent, and goes on after those that are
+--- posted already.
+function S.spawn(R, fn, ...)
+    local parent = S.cur
+    local T = { co = co_create(S.loop), seq = 0, R = R, parent = parent, by = co_running(), dead = false }
+    S.thread_of[T.co] = T
+    R.threads = R.threads or {}
+    R.threads[T] = true
+    R.live = R.live + 1
+    if not parent then
+        S.resume(T, fn, ...)
+        start_spawned()
+        return T
+    end
+    local n, args = select("#", ...), { ... }
+    spawned = function()
+        if not T.dead then
+            return S.resume(T, fn, unpack(args, 1, n))
+        end
+    end
+    S.post(parent, S.mark(parent))
+    co_yield(WAIT)
+    return T
+end
+S.start_spawned = start_spawned
+
 local function thread_argument(value, n, name)
     if type(value) ~= "thread" then
         return S.bad_argument(n, name, "lua thread expected")
@@ -92,6 +134,9 @@ local function thread_argument(value, n, name)
     local T = S.thread_of[value]
     if T or collected[value] then
         return T
+    end
+    if S.cur and value == S.cur.co then
+        return nil, "not user thread"
     end
     return S.raise("no co ctx found")
 end
@@ -142,7 +187,7 @@ function ngx.thread.wait(...)
         if not T then
             return nil, "already waited or killed"
         end
-        if T.parent ~= me then
+        if T.by ~= co_running() then
             return S.raise("only the parent coroutine can wait on the thread")
         end
         threads[i] = T
@@ -163,11 +208,11 @@ end
 
 function ngx.thread.kill(co)
     local R = may_wait()
-    local T = thread_argument(co, 1, "kill")
+    local T, why = thread_argument(co, 1, "kill")
     if not T then
-        return nil, "already waited or killed"
+        return nil, why or "already waited or killed"
     end
-    if T.parent ~= S.cur then
+    if T.by ~= co_running() then
         return nil, "killer not parent"
     end
     if T.dead then
