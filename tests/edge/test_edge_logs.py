@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import re
 
@@ -75,6 +76,28 @@ async def test_buffered_log_is_flushed_at_the_end(serve):
     assert site.log("b.log") == ""
     await site.gateway.stop(1.0)
     assert site.log("b.log") == "/one\n/two\n"
+
+
+async def test_compressed_log(serve):
+    site = await serve(
+        'http { log_format u "$uri"; access_log logs/z.log u gzip=2; server { listen 127.0.0.1:80; return 204; } }'
+    )
+    await site.get("/one")
+    await site.get("/two")
+    await site.gateway.stop(1.0)
+    assert gzip.decompress((site.prefix / "logs/z.log").read_bytes()) == b"/one\n/two\n"
+
+
+async def test_a_path_with_variables(serve):
+    site = await serve(
+        """error_log logs/e.log crit; http { log_format u "$uri"; access_log logs/$arg_to.log u;
+        server { listen 127.0.0.1:80; return 204; } }"""
+    )
+    for target in ("/1?to=a", "/2?to=b", "/3?to=a", "/4?to=no/folder"):
+        await site.get(target)
+    assert site.log("a.log") == "/1\n/3\n"
+    assert site.log("b.log") == "/2\n"
+    assert 'logs/no/folder.log" failed (2: No such file or directory) while logging request' in site.log("e.log")
 
 
 async def test_buffered_log_by_time(serve):

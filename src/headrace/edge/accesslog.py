@@ -6,14 +6,16 @@ https://nginx.org/en/docs/http/ngx_http_log_module.html
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
+from gzip import compress
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.connection import peer_text
 from headrace.edge.corevars import claimed_user
-from headrace.edge.log import sinks
+from headrace.edge.log import CRIT, sinks
 from headrace.edge.values import Value, evaluate, split_value
 
 if TYPE_CHECKING:
@@ -73,11 +75,20 @@ class AccessLog:
 
     condition: from `if=`; an empty value or "0" keeps the request out. buffer: bytes that lines are gathered up to
     (0: each line is written at once). flush: seconds after which gathered lines are written at the latest.
+    gzip: level at which what is gathered is compressed, 0: not.
     """
 
     def __init__(
-        self, file: LogFile, line: Format, *, condition: Value | None = None, buffer: int = 0, flush: float = 0.0
+        self,
+        file: LogFile,
+        line: Format,
+        *,
+        condition: Value | None = None,
+        buffer: int = 0,
+        flush: float = 0.0,
+        gzip: int = 0,
     ) -> None:
+        self.gzip = gzip
         self.file = file
         self.line = line
         self.condition = condition
@@ -106,7 +117,33 @@ class AccessLog:
         """Write the gathered lines."""
         if self._lines:
             lines, self._lines, self._size = self._lines, [], 0
-            self.file.write(b"".join(lines))
+            text = b"".join(lines)
+            self.file.write(compress(text, self.gzip) if self.gzip else text)
+
+
+class PathLog:
+    """An access log whose path has variables: opened for each line. A file that cannot be opened loses the line."""
+
+    def __init__(self, path: Value, line: Format, *, condition: Value | None = None) -> None:
+        self.path = path
+        self.line = line
+        self.condition = condition
+
+    def log(self, request: Request) -> None:
+        """Write the line of a request that has ended."""
+        if self.condition is not None and evaluate(self.condition, request) in (b"", b"0"):
+            return
+        path = evaluate(self.path, request)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            reason = f"failed ({error.errno}: {error.strerror})".encode()
+            request.log_error(CRIT, b'open() "%b" %b while logging request' % (path, reason))
+            return
+        try:
+            os.write(fd, self.line(request))
+        finally:
+            os.close(fd)
 
 
 class PipelineLog:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from headrace.core.tls import TlsStream
 from headrace.edge import names
 from headrace.edge.connection import is_tls, local_port, local_text, peer_port, peer_text
 from headrace.edge.times import iso8601, local_time
@@ -128,6 +129,17 @@ def _sent_content_length(request: Request) -> bytes | None:
     return None if request.content_length is None else b"%d" % request.content_length
 
 
+def _of_tls(request: Request, name: str) -> bytes | None:
+    stream = request.exchange.conn.stream
+    value: str | None = getattr(stream, name) if isinstance(stream, TlsStream) else None
+    return value.encode() if value else None
+
+
+def _session_reused(request: Request) -> bytes | None:
+    stream = request.exchange.conn.stream
+    return (b"r" if stream.session_reused else b".") if isinstance(stream, TlsStream) else None
+
+
 def _sent_connection(request: Request) -> bytes:
     return b"keep-alive" if request.exchange.keep_alive else b"close"
 
@@ -163,6 +175,9 @@ CORE: Final[dict[str, Getter]] = {
     "server_name": lambda r: r.server.name,
     "server_protocol": _protocol,
     "scheme": lambda r: b"https" if is_tls(r.exchange.conn) else b"http",
+    "ssl_protocol": lambda r: _of_tls(r, "version"),
+    "ssl_cipher": lambda r: _of_tls(r, "cipher"),
+    "ssl_session_reused": _session_reused,
     "https": lambda r: b"on" if is_tls(r.exchange.conn) else b"",
     "status": _status,
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,

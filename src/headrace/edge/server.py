@@ -88,7 +88,7 @@ class Hosts:
 
     def choose(self, host: bytes) -> tuple[Server, re.Match[bytes] | None]:
         """The server for a Host header as sent; the match when a regular expression decided."""
-        if self.single or not host:
+        if self.single:
             return self.default, None
         found = self._known.get(host)
         if found is not None:

@@ -15,6 +15,8 @@ from headrace.errors import HttpError
 _BROKEN: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _UNSAFE_PATH: Final = re.compile(rb"[\x00-\x20%?#\x7f-\xff]")
 _UNSAFE_ARGS: Final = re.compile(rb"[\x00-\x20#%&+;?\x7f-\xff]")
+_UNPRINTABLE: Final = re.compile(rb"[\x00-\x20\x7f-\xff]")
+_ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _SCHEME: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
@@ -84,6 +86,20 @@ def escape_path(path: bytes) -> bytes:
 def escape_args(args: bytes) -> bytes:
     """Percent-encode a value for a query string (nginx's NGX_ESCAPE_ARGS: what would end it or be read as a blank)."""
     return _UNSAFE_ARGS.sub(_percent, args)
+
+
+def unescape_redirect(path: bytes) -> bytes:
+    """Undo the escapes that a redirect does not need, up to the query string; what is left must not break the line."""
+    out, position = [], 0
+    for match in _ESCAPE.finditer(path.partition(b"?")[0]):
+        char = int(match.group(1), 16)
+        if 0x25 < char < 0x7F:
+            out += [path[position : match.start()], bytes((char,))]
+            position = match.end()
+            if char == 0x3F:
+                break
+    out.append(path[position:])
+    return _UNPRINTABLE.sub(_percent, b"".join(out))
 
 
 def _percent(match: re.Match[bytes]) -> bytes:

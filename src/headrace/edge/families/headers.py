@@ -89,13 +89,10 @@ def _adder(added: tuple[Added, ...]) -> Callable[[Request], None]:
             if not safe and not item.always:
                 continue
             value = evaluate(item.value, request)
-            if not value:
-                continue
-            lower = item.name.lower()
-            if lower == b"last-modified":
+            if item.name.lower() == b"last-modified":
                 request.last_modified = None
-                request.headers_out.set(item.name, value)
-            else:
+                request.headers_out.set_all(item.name, (value,) if value else ())
+            elif value:
                 request.headers_out.add(item.name, value)
 
     return add

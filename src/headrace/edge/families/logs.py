@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.edge.accesslog import COMBINED, AccessLog, Format, PipelineLog, compile_format
+from headrace.edge.accesslog import COMBINED, AccessLog, Format, PathLog, PipelineLog, compile_format
 from headrace.edge.families.common import (
     HSLI,
     MAIN_HSL,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.edge.scope import Scope
 
 DEFAULT_BUFFER = 65536
+_LEVELS = tuple("123456789")
 
 
 class LogFamily(BaseFamily):
@@ -83,7 +84,7 @@ class LogFamily(BaseFamily):
 
     def _do_access_log(self, scope: Scope, directive: Directive) -> None:
         path, *words = directive.args
-        own: list[AccessLog | PipelineLog] = scope.settings.setdefault("access_log", [])
+        own: list[AccessLog | PathLog | PipelineLog] = scope.settings.setdefault("access_log", [])
         if path == "off":
             if words:
                 raise ConfError(f'invalid parameter "{words[0]}"', directive.place)
@@ -92,12 +93,17 @@ class LogFamily(BaseFamily):
         if path.startswith("pipeline:"):
             own.append(self._pipeline_log(scope, directive, words))
             return
-        if path.startswith("syslog:") or "$" in path:
-            what = "access_log to syslog" if path.startswith("syslog:") else "access_log to a path with variables"
-            raise refused(directive, what)
+        if path.startswith("syslog:"):
+            raise refused(directive, "access_log to syslog")
         name = words.pop(0) if words and "=" not in words[0] else "combined"
         line = self._format(scope, name, directive)
         options = self._options(scope, directive, words)
+        if "$" in path:
+            if "buffer" in options:
+                raise ConfError("buffered logs cannot have variables in name", directive.place)
+            where = compile_value(scope.build.path(path), scope.build.variables, directive.place)
+            own.append(PathLog(where, line, **options))
+            return
         log = AccessLog(self._file(scope, path), line, **options)
         if log.buffer:
             self.buffered.append(log)
@@ -130,7 +136,10 @@ class LogFamily(BaseFamily):
                 if not options["flush"]:
                     raise ConfError(f'invalid flush time "{value}"', directive.place)
             elif name == "gzip":
-                raise refused(directive, "access_log with gzip")
+                options["gzip"] = int(value or 1) if (value or "1") in _LEVELS else 0
+                if not options["gzip"]:
+                    raise ConfError(f'invalid compression level "{value}"', directive.place)
+                options.setdefault("buffer", DEFAULT_BUFFER)
             else:
                 raise ConfError(f'invalid parameter "{word}"', directive.place)
         if "flush" in options and "buffer" not in options:
@@ -140,7 +149,7 @@ class LogFamily(BaseFamily):
     def compose(self, scope: Scope, location: Location) -> None:
         """Set the error log and the access logs in force."""
         location.error_log = self.error_log(scope)
-        logs: list[AccessLog | PipelineLog] | None = scope.get("access_log")
+        logs: list[AccessLog | PathLog | PipelineLog] | None = scope.get("access_log")
         if logs is None:
             path = scope.build.path("logs/access.log")
             if path not in self._default:

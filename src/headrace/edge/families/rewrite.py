@@ -16,7 +16,7 @@ from headrace.edge.log import NOTICE
 from headrace.edge.regex import compile_regex
 from headrace.edge.scope import Scope
 from headrace.edge.special import REDIRECTS
-from headrace.edge.uri import escape_args, escape_path
+from headrace.edge.uri import escape_args, unescape_redirect
 from headrace.edge.values import Value, capture, compile_value, evaluate, to_bytes
 from headrace.errors import ConfError
 
@@ -206,7 +206,7 @@ def _rewrite(scope: Scope, directive: Directive) -> Op:
         status = 302
     keep_args = not replacement.endswith("?")
     path_text, mark, args_text = replacement.partition("?")
-    path = compile_value(path_text, scope.build.variables, place)
+    path = compile_value(path_text, scope.build.variables, place, captures=_args_capture if status else None)
     args: Value = b""
     if mark:
         args = compile_value(args_text.removesuffix("?"), scope.build.variables, place, captures=_args_capture)
@@ -228,7 +228,7 @@ def _rewrite(scope: Scope, directive: Directive) -> Op:
         if request.location.rewrite_log:
             request.log_error(NOTICE, b'rewritten data: "%b", args: "%b"' % (new_path, new_args))
         if status:
-            target = escape_path(new_path)
+            target = unescape_redirect(new_path)
             request.location_out = target + b"?" + new_args if new_args else target
             return status
         if not new_path:

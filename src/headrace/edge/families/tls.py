@@ -5,6 +5,7 @@ https://nginx.org/en/docs/http/ngx_http_ssl_module.html
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.tls_config import TlsConfig
@@ -44,7 +45,8 @@ class TlsFamily(BaseFamily):
         if name in ("ssl_certificate", "ssl_certificate_key", "ssl_client_certificate", "ssl_password_file"):
             if "$" in args[0] or args[0].startswith(("data:", "engine:")):
                 raise ConfError(f'"{name}" with a variable or engine is not supported by headrace', directive.place)
-            value = args[0] if args[0].startswith("/") else f"{scope.build.conf_dir}/{args[0]}"
+            path = args[0] if args[0].startswith("/") else f"{scope.build.conf_dir}/{args[0]}"
+            value = _passphrases(directive, path) if name == "ssl_password_file" else path
         elif name == "ssl_protocols":
             unknown = [word for word in args if word not in PROTOCOLS]
             if unknown:
@@ -74,16 +76,7 @@ def tls_config(scope: Scope) -> TlsConfig:
         raise ConfError(f'no "ssl_certificate_key" is defined for certificate "{cert}"', scope.place)
     protocols = get("ssl_protocols", ("TLSv1.2", "TLSv1.3"))
     known = [name for name in PROTOCOLS[1:] if name in protocols] or ["TLSv1.2"]
-    passphrase = None
-    if get("ssl_password_file"):
-        try:
-            with open(get("ssl_password_file"), encoding="utf-8") as file:
-                passphrase = file.readline().rstrip("\n")
-        except OSError as error:
-            raise ConfError(
-                f'open() "{get("ssl_password_file")}" failed ({error.errno}: {error.strerror})', scope.place
-            ) from None
-    return TlsConfig(
+    config = TlsConfig(
         role="server",
         min_version=known[0],
         max_version=known[-1],
@@ -91,7 +84,28 @@ def tls_config(scope: Scope) -> TlsConfig:
         ca_path=get("ssl_client_certificate"),
         cert=cert,
         key=key,
-        passphrase=passphrase,
         verify_mode=get("ssl_verify_client", "none"),
         alpn=("http/1.1",),
     )
+    return _with_passphrase(config, get("ssl_password_file", ()))
+
+
+def _with_passphrase(config: TlsConfig, words: tuple[str, ...]) -> TlsConfig:
+    """The settings with the first passphrase that opens the key, the last one when none does."""
+    for word in words:
+        config = replace(config, passphrase=word)
+        try:
+            config.context()
+        except ConfError:
+            continue
+        break
+    return config
+
+
+def _passphrases(directive: Directive, path: str) -> tuple[str, ...]:
+    """The lines of a password file; read once, it may be a pipe."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return tuple(line.rstrip("\r\n") for line in file)
+    except OSError as error:
+        raise ConfError(f'open() "{path}" failed ({error.errno}: {error.strerror})', directive.place) from None
