@@ -1,0 +1,147 @@
+"""Both headline configurations, as people write them, through every command that may run them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import wire_rig as rig
+
+from headrace.testing.origin import ok
+from headrace.testing.plugin import free_ports
+from headrace.testing.process import wait_until
+
+PIPELINE = {
+    "headrace": lambda launcher, conf: launcher("headrace", "run", conf),
+    "headrace-fluentd": lambda launcher, conf: launcher("fluentd", "-c", conf),
+}
+GATEWAY = {
+    "headrace": lambda launcher, conf: launcher("headrace", "run", conf),
+    "headrace-nginx": lambda launcher, conf: launcher(
+        "nginx", "-p", conf.parent, "-c", conf.name, "-g", "daemon off;"
+    ),
+}
+
+
+def sender(prefix, port, *, reuse=True):
+    conf = prefix / "sender.conf"
+    text = rig.SENDER.replace("9000", str(port))
+    conf.write_text(text if reuse else text.replace("reuse_connections true", "reuse_connections false"))
+    return conf
+
+
+@pytest.mark.parametrize("start", PIPELINE.values(), ids=PIPELINE)
+def test_the_sender_keeps_its_connections(prefix, headrace, start):
+    with rig.origin() as origin:
+        process = start(headrace, sender(prefix, origin.port))
+        wait_until(lambda: len(origin.requests) >= 1000, "a thousand requests")
+        figures = rig.plugin(rig.stats(headrace, process), "output_http")
+        assert process.stop() == 0
+        connections = figures["connections"]
+        # localhost may be ::1 first, where nobody listens: that costs no connection.
+        assert 1 <= origin.accepts <= 32
+        assert connections["opened"] == origin.accepts
+        assert connections["reused"] > 500
+        assert connections["discarded_stale"] == connections["resent"] == 0
+        assert len(figures["connections_by_lane"]) == 32
+        assert all(lane["opened"] <= 1 for lane in figures["connections_by_lane"].values())
+        received = rig.records(origin.requests)
+        assert len(received) == len(origin.requests)
+        assert all(record == {"hello": "world"} for record in received)
+        request = origin.requests[0]
+        assert (request.method, request.target) == ("POST", "/")
+        assert request.header("content-type") == "application/x-ndjson"
+        assert request.header("host") == f"localhost:{origin.port}"
+        wait_until(lambda: origin.open == 0, "all connections closed")
+
+
+def test_without_reuse_each_request_has_a_connection(prefix, headrace):
+    with rig.origin() as origin:
+        process = headrace("headrace", "run", sender(prefix, origin.port, reuse=False))
+        wait_until(lambda: len(origin.requests) >= 200, "two hundred requests")
+        assert process.stop() == 0
+        assert origin.accepts == len(origin.requests)
+        assert origin.peak_open <= 32
+        assert len({request.connection for request in origin.requests}) == len(origin.requests)
+
+
+@pytest.mark.parametrize("close", [True, False], ids=["close", "keep-alive"])
+def test_an_origin_that_decides_itself(prefix, headrace, close):
+    """Reuse is what both sides want: an answer that closes costs a connection and no event."""
+    with rig.origin([ok(b"taken", close=close)]) as origin:
+        process = headrace("headrace", "run", sender(prefix, origin.port))
+        wait_until(lambda: len(origin.requests) >= 200, "two hundred requests")
+        figures = rig.plugin(rig.stats(headrace, process), "output_http")
+        assert process.stop() == 0
+        assert origin.accepts == len(origin.requests) if close else origin.accepts <= 32
+        assert figures["connections"]["resent"] == 0
+
+
+@pytest.mark.parametrize("start", PIPELINE.values(), ids=PIPELINE)
+def test_sender_and_receiver(prefix, port, headrace, start):
+    conf = prefix / "receiver.conf"
+    conf.write_text(rig.RECEIVER.replace("9000", str(port)))
+    receiver = start(headrace, conf)
+    rig.wait_listens(port, receiver)
+    sending = start(headrace, sender(prefix, port))
+    receiver.wait_for("count:", count=2)
+    assert sending.stop() == 0
+    figures = rig.stats(headrace, receiver)
+    source = rig.plugin(figures, "input_http")
+    assert receiver.stop() == 0
+    assert source["events"] == source["requests"] > 0
+    assert source["accepted"] <= 33  # one of them was the look whether it listens
+    assert source["refused"] == {}
+    assert figures["pipeline"]["unmatched"] == {"@ROOT": 0}  # the path is empty, so the tag is, and ** matches it
+    counted = sum(int(count) for count in re.findall(r"count:(\d+)\tindicator:num\tunit:second", receiver.output))
+    assert counted == source["events"]
+
+
+@pytest.mark.parametrize("start", GATEWAY.values(), ids=GATEWAY)
+def test_the_gateway(prefix, port, headrace, start):
+    path = prefix / "echo.sock"
+    rig.echo(headrace, path)
+    conf = prefix / "nginx.conf"
+    conf.write_text(rig.GATEWAY.replace("50000", str(port)).replace("/tmp/echo.sock", str(path)))
+    process = start(headrace, conf)
+    rig.wait_listens(port, process)
+    with rig.Client(port, timeout=60) as client:
+        answer = client.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.status == 200
+    assert re.fullmatch(rb"hello\nuds: \d+(\.\d+)?(e-\d+)?\n", answer.body), answer.body
+    lua = rig.stats(headrace, process)["lua"]
+    assert lua["chain_peak"] == 1
+    assert (lua["cosockets_opened"], lua["cosockets_closed"], lua["sockets"]) == (1, 1, 0)
+    process.wait_for("uds finish")
+    (line,) = [line for line in process.output.splitlines() if "uds finish" in line]
+    assert re.fullmatch(
+        r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[info\] (\d+)#\1: \*\d+ \[lua\] content_by_lua\(nginx\.conf:8\):14: uds finish, "
+        r'client: 127\.0\.0\.1, server: , request: "GET / HTTP/1\.1", host: "localhost"',
+        line,
+    ), line
+    assert process.stop() == 0
+
+
+def test_the_examples_are_right(prefix, headrace):
+    """The files of the folder do the same job, by the environment's port and rate."""
+    receiver_port, gateway_port = free_ports(2)
+    receiver = headrace("headrace", "run", rig.EXAMPLES / "receiver.conf", env={"PORT": str(receiver_port)})
+    rig.wait_listens(receiver_port, receiver)
+    sending = headrace(
+        "headrace",
+        "run",
+        rig.EXAMPLES / "sender.conf",
+        env={"ENDPOINT": f"http://localhost:{receiver_port}", "RATE": "1000"},
+    )
+    path = prefix / "echo.sock"
+    rig.echo(headrace, path)
+    conf = prefix / "nginx.conf"
+    text = (rig.EXAMPLES / "gateway" / "nginx.conf").read_text()
+    conf.write_text(text.replace("50000", str(gateway_port)).replace("/tmp/headrace-echo.sock", str(path)))
+    gateway = headrace("headrace", "run", conf)
+    rig.wait_listens(gateway_port, gateway)
+    for flush in (0, 1):
+        answer = rig.get(gateway_port, f"/?n=2000&flush={flush}")
+        assert re.fullmatch(rb"hello\nround trips: 2000\nseconds: [\d.e-]+\n", answer.body)
+    receiver.wait_for("count:")
+    assert sending.stop() == receiver.stop() == gateway.stop() == 0
