@@ -7,7 +7,6 @@ https://github.com/openresty/lua-nginx-module#directives - contexts and argument
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +50,8 @@ PHASES: Final = {
     "body_filter": HSLI,
     "log": HSLI,
 }
+NAME_MAX: Final = 56
+"""What LuaJIT keeps of a chunk's name without cutting it."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
 
 
@@ -194,7 +195,7 @@ class LuaFamily(BaseFamily):
                 if chunk.failure is None:
                     return Source(runtime, conf, fixed=chunk, **options)
             return Source(runtime, conf, path=path, prefix=scope.build.prefix, **options)
-        chunk = runtime.load(*_inline(directive), conf)
+        chunk = runtime.load(*_inline(directive, scope.build.conf_dir), conf)
         if chunk.failure is not None:
             text = chunk.failure.decode("utf-8", "replace")
             scope.build.problems.warn(f"failed to load inlined Lua code: {text}", directive.place)
@@ -257,7 +258,7 @@ class LuaFamily(BaseFamily):
             if directive.name.endswith("_file"):
                 chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
             else:
-                chunk = runtime.load(*_inline(directive), conf)
+                chunk = runtime.load(*_inline(directive, scope.build.conf_dir), conf)
             if phase == "init":
                 runtime.at_init(chunk, directive.place)
             elif phase == "init_worker":
@@ -266,12 +267,21 @@ class LuaFamily(BaseFamily):
                 runtime.at_worker_exit(chunk)
 
 
-def _inline(directive: Directive) -> tuple[bytes, bytes]:
+def _inline(directive: Directive, conf_dir: str) -> tuple[bytes, bytes]:
     """The code of an inline directive and its chunk name."""
     text = directive.text if directive.text is not None else directive.args[0]
     phase = directive.name.partition("_by_lua")[0]
-    name = f"={phase}_by_lua({os.path.basename(directive.file)}:{directive.line})"
-    return to_bytes(text), to_bytes(name)
+    tag = f"{phase}_by_lua"
+    file = _shown(directive.file, conf_dir, NAME_MAX - len(tag) - len(str(directive.line)))
+    return to_bytes(text), to_bytes(f"={tag}({file}:{directive.line})")
+
+
+def _shown(file: str, conf_dir: str, room: int) -> str:
+    """A configuration file in a chunk's name: nginx.conf, a path below the folder of the configuration, or a path."""
+    if file.endswith("/nginx.conf"):
+        return "nginx.conf"
+    shown = file.removeprefix(conf_dir.rstrip("/") + "/")
+    return shown if len(shown) <= room else "..." + shown[len(shown) - room + 3 :]
 
 
 def _fine_time(directive: Directive) -> float:

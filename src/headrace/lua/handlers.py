@@ -105,7 +105,7 @@ class LuaHandlers:
             if chunk.failure is not None:
                 kind = b'external Lua file "%b"' % chunk.name[1:] if chunk.path is not None else b"inlined Lua code"
                 request.log_error(log.ERR, b"failed to load %b: %b" % (kind, chunk.failure))
-                return 404 if chunk.missing else 500
+                return chunk.status
             result = runtime.run(chunk.ref, request.id, flags + (HEAD if request.method == b"HEAD" else 0))
             if result is False:
                 return self._wait(request, ended, source.check_abort)

@@ -17,6 +17,7 @@ called with integers and bytes only.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,13 +81,13 @@ class Settings:
 
 @dataclass
 class Chunk:
-    """Lua code with the settings of its place. failure: why it could not be compiled."""
+    """Lua code with the settings of its place. failure: why it could not be compiled; status: what is answered then."""
 
     ref: int
     name: bytes
     path: str | None = None
     failure: bytes | None = None
-    missing: bool = False
+    status: int = 500
 
 
 class Runtime:
@@ -150,14 +151,15 @@ class Runtime:
         return Chunk(loaded, name)
 
     def load_file(self, path: str, conf: Any) -> Chunk:
-        """Compile a file; a missing one is `missing`."""
+        """Compile a file. One that cannot be read gives 404 (not there) or 503 (not allowed), as in OpenResty."""
         name = b"@" + os.fsencode(path)
         try:
             with open(path, "rb") as file:
                 code = file.read()
         except OSError as error:
             reason = f"cannot open {path}: {error.strerror}"
-            return Chunk(0, name, path, reason.encode("utf-8", "surrogateescape"), missing=True)
+            status = {errno.ENOENT: 404, errno.EACCES: 503}.get(error.errno or 0, 500)
+            return Chunk(0, name, path, reason.encode("utf-8", "surrogateescape"), status)
         if code.startswith(b"#"):
             code = b"--" + code  # a line for the shell, as luaL_loadfile skips it
         chunk = self.load(code, name, conf)

@@ -150,6 +150,9 @@ function methods.bind(sock, address, port)
         return S.bad_self(sock, "bind")
     end
     address = S.check_string(address, 1, "bind")
+    if not S.is_ip(address) then
+        return nil, "bad address"
+    end
     sock.bound = { address, port and tonumber(port) or 0 }
     return true
 end

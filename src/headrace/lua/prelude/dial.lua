@@ -47,6 +47,11 @@ local function ip_address(host_name, port)
     return nil
 end
 
+--- Whether a text is a numeric address.
+function S.is_ip(text)
+    return ip_address(text, 0) ~= nil
+end
+
 local waits = {} -- lookups under way: number -> {T, seq}
 local lookups = 0
 

@@ -40,11 +40,11 @@ local function place()
     return text
 end
 
-local function write(level, offset, ...)
+local function write(level, ...)
     local n = select("#", ...)
     local parts = { "[lua] " .. place() }
     for i = 1, n do
-        parts[i + 1] = text_of(select(i, ...), i + offset)
+        parts[i + 1] = text_of(select(i, ...), i)
     end
     host.log(S.R and S.R.id or 0, level, table.concat(parts))
 end
@@ -64,12 +64,12 @@ function ngx.log(level, ...)
         return S.bad_argument(1, "log", "bad log level: " .. level)
     end
     if wanted(level) then
-        write(level, 1, ...)
+        write(level, ...)
     end
 end
 
 function print(...)
     if wanted(ngx.NOTICE) then
-        write(ngx.NOTICE, 0, ...)
+        write(ngx.NOTICE, ...)
     end
 end
