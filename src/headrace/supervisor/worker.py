@@ -88,6 +88,9 @@ class Worker:
 
     def run(self) -> int:
         """Serve until told to stop."""
+        # A backlog is many small objects that live long, and few cycles: with the default threshold a third of
+        # the time at 80,000 queued chunks goes into looking at them again.
+        gc.set_threshold(10_000, 20, 20)
         gc.enable()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         asyncio.set_event_loop(self._loop)
