@@ -98,3 +98,28 @@ async def test_filters_run_while_a_handler_runs(gateway):
     answer = await gateway.get()
     assert answer.headers["x"] == "1"
     assert answer.text == "".join(f"A{i}," for i in range(1, 301))
+
+
+async def test_set_by_lua_stands_in_its_place(gateway):
+    (gateway.folder / "twice.lua").write_text("return ngx.arg[1] .. ngx.arg[1]")
+    await gateway.start(
+        """location / {
+            set $a 1;
+            set_by_lua_block $b { return ngx.var.a + 1 }
+            set $a 5;
+            set_by_lua $c 'return ngx.arg[1] + ngx.arg[2]' $a $b;
+            set_by_lua_file $d twice.lua $c;
+            set_by_lua_block $e { return nil }
+            if ($c = 7) { set_by_lua_block $e { return ngx.get_phase() } }
+            return 200 "$a $b $c $d $e";
+        }
+        location /fail { set_by_lua_block $x { error("no") } return 200 x; }
+        location /say { set_by_lua_block $x { ngx.say("x") } return 200 x; }
+        """
+    )
+    assert (await gateway.get()).text == "5 2 7 77 set"
+    assert (await gateway.get("/fail")).status == 500
+    assert (await gateway.get("/say")).status == 500
+    assert "failed to run set_by_lua*: set_by_lua(nginx.conf:19):1: no" in gateway.log()
+    assert "API disabled in the context of set_by_lua*" in gateway.log()
+    assert gateway.runtime.stats()["requests"] == 0

@@ -8,11 +8,13 @@ https://github.com/openresty/lua-nginx-module#directives - contexts and argument
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.check import Spec
 from headrace.core.tls_config import TlsConfig
 from headrace.edge.families.common import (
+    MANY,
     BaseFamily,
     flag,
     flag_of,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 HTTP: Final = ("http",)
 HSLI: Final = ("http", "server", "location", "if in location")
+SLI: Final = ("server", "location", "if")
 CONTENT_AT: Final = ("location", "if in location")
 
 PHASES: Final = {
@@ -70,6 +73,9 @@ class LuaFamily(BaseFamily):
 
     specs = table(
         *(item for phase, contexts in PHASES.items() for item in _by_lua(phase, contexts)),
+        Spec("set_by_lua_block", frozenset(SLI), 1, 1, "lua"),
+        spec("set_by_lua", SLI, 2, MANY),
+        spec("set_by_lua_file", SLI, 2, MANY),
         spec("lua_package_path", HTTP, 1),
         spec("lua_package_cpath", HTTP, 1),
         flag("lua_code_cache", HSLI),
@@ -94,7 +100,9 @@ class LuaFamily(BaseFamily):
         spec("lua_ssl_certificate_key", HSLI, 1),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, configure: str = "") -> None:
+        self._configure = configure
+        """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
         self._http: Scope | None = None
         self._chunks: dict[tuple[Directive, int], Chunk] = {}
@@ -105,7 +113,9 @@ class LuaFamily(BaseFamily):
         """See edge.registry.Family."""
         name = directive.name
         phase, by_lua, _ = name.partition("_by_lua")
-        if by_lua:
+        if phase == "set":
+            self._set(scope, directive)
+        elif by_lua:
             key = f"{phase}_by_lua"
             if key in scope.settings:
                 raise ConfError(f'"{name}" directive is duplicate', directive.place)
@@ -116,6 +126,27 @@ class LuaFamily(BaseFamily):
         if self._http is None and http is not None:
             self._http = http
             scope.build.finishers.append(self._finish)
+
+    def _set(self, scope: Scope, directive: Directive) -> None:
+        """A step of the level's rewrite program, in the place where it stands."""
+        name, *rest = directive.args
+        if len(name) < 2 or not name.startswith("$"):
+            raise ConfError(f'invalid variable name "{name}"', directive.place)
+        variables = scope.build.variables
+        variables.declare(name[1:], directive.place)
+        block = directive.text is not None
+        args = [compile_value(text, variables, directive.place) for text in (rest if block else rest[1:])]
+        code = directive if block else replace(directive, args=(rest[0],))
+        steps: list[Any] = []
+
+        def finish() -> None:
+            self._build(scope)
+            assert self._handlers is not None
+            setter = variables.setter(name[1:].encode())
+            steps.append(self._handlers.set(self._source(scope, None, code), setter, args))
+
+        scope.build.finishers.append(finish)
+        scope.add("rewrite_ops", lambda request: steps[0](request))  # noqa: PLW0108 - made when the build ends
 
     def _value(self, directive: Directive) -> Any:
         name = directive.name
@@ -147,6 +178,7 @@ class LuaFamily(BaseFamily):
                 turn_time=get("lua_socket_turn_time", 4e-3),
                 max_pending_timers=get("lua_max_pending_timers", 1024),
                 max_running_timers=get("lua_max_running_timers", 256),
+                configure=self._configure,
             )
             self.runtime = Runtime(settings)
             self._handlers = LuaHandlers(self.runtime)
@@ -181,7 +213,7 @@ class LuaFamily(BaseFamily):
         if log:
             location.add_log(handlers.log(self._source(scope, location, log)))
 
-    def _source(self, scope: Scope, location: Location, directive: Directive) -> Source:
+    def _source(self, scope: Scope, location: Location | None, directive: Directive) -> Source:
         runtime = self._build(scope)
         conf = self._conf(scope, location)
         options: dict[str, Any] = {

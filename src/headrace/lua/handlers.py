@@ -7,7 +7,7 @@ gets a future. What a run gives: bytes (output; it ended), an integer (its code)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.edge import log, phases
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.edge.filters import BodyFilter, HeaderFilter
     from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
+    from headrace.edge.variables import Setter
     from headrace.lua.sched import Scheduler
 
 OK, DONE = phases.OK, phases.DONE
@@ -148,6 +149,25 @@ class LuaHandlers:
                 request.log_error(log.ERR, result[1] + b" while logging request")
 
         return handle
+
+    def set(self, source: Source, setter: Setter, args: Sequence[Value]) -> Callable[[Request], int | None]:
+        """A step of the rewrite program that sets a variable to what the code returns."""
+        run_set = self.runtime.run_set
+
+        def step(request: Request) -> int | None:
+            self._enter(request)
+            chunk = source.chunk(request)
+            if chunk.failure is not None:
+                request.log_error(log.ERR, b"failed to load inlined Lua code: " + chunk.failure)
+                return chunk.status
+            ok, value = run_set(chunk.ref, request.id, *(evaluate(arg, request) for arg in args))
+            if not ok:
+                request.log_error(log.ERR, value)
+                return 500
+            setter(request, value)
+            return None
+
+        return step
 
     def header_filter(self, source: Source) -> HeaderFilter:
         """A header filter. When it fails the answer becomes a 500: what it was to hide or add must not be missed."""

@@ -125,6 +125,7 @@ class Runtime:
         self.request.body_ready = self.vm.entry("body_ready")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
+        self.run_set: Callable[..., tuple[Any, ...]] = self.vm.entry("run_set")
         self.filter_body: Callable[[int, int, bytes, int], tuple[Any, ...]] = self.vm.entry("filter_body")
         self.forget = self.scheduler.forget
         self.forget_modules: Callable[[], None] = self.vm.entry("forget_modules")

@@ -41,11 +41,13 @@ function S.run_plain(ref, id, phase, ...)
     return ok, a, b
 end
 
-local arg_data, arg_eof = nil, nil
+local arg_data, arg_eof, set_args = nil, nil, nil
 
 ngx.arg = setmetatable({}, {
     __index = function(_, key)
-        if key == 1 then
+        if S.R and S.R.phase == S.SET then
+            return set_args and set_args[key]
+        elseif key == 1 then
             return arg_data
         elseif key == 2 then
             return arg_eof
@@ -71,6 +73,19 @@ ngx.arg = setmetatable({}, {
         end
     end,
 })
+
+--- Python: run the code of a set_by_lua with its arguments. Returns true and the value as a string, or false and the
+--- text of the error.
+function S.run_set(ref, id, ...)
+    local outer = set_args
+    set_args = { ... }
+    local ok, value = S.run_plain(ref, id, S.SET)
+    set_args = outer
+    if ok then
+        return true, value == nil and "" or tostring(value)
+    end
+    return false, value
+end
 
 --- Python: run a body filter over a part of the body. Returns true, what goes on and 1 when the body shall end with it,
 --- or false and the text of the error.
