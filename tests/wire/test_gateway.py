@@ -299,7 +299,9 @@ def test_the_access_log_has_one_line_for_each_request(gateway):
 
 def test_slow_clients_beside_a_normal_one(prefix, headrace):
     """H08: two hundred clients that send a byte now and then; none of them moves its deadline, nobody waits for them."""
-    gateway = Gateway(headrace, CONF.replace("client_max_body_size 1m;", "client_header_timeout 2s; client_body_timeout 2s;"))
+    gateway = Gateway(
+        headrace, CONF.replace("client_max_body_size 1m;", "client_header_timeout 2s; client_body_timeout 2s;")
+    )
     slow = [gateway.client() for _ in range(200)]
     try:
         for client in slow[:150]:

@@ -17,9 +17,7 @@ PIPELINE = {
 }
 GATEWAY = {
     "headrace": lambda launcher, conf: launcher("headrace", "run", conf),
-    "headrace-nginx": lambda launcher, conf: launcher(
-        "nginx", "-p", conf.parent, "-c", conf.name, "-g", "daemon off;"
-    ),
+    "headrace-nginx": lambda launcher, conf: launcher("nginx", "-p", conf.parent, "-c", conf.name, "-g", "daemon off;"),
 }
 
 

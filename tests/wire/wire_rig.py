@@ -316,4 +316,3 @@ def echo(launcher: Launcher, path: Path) -> HeadraceProcess:
 
     wait_until(up, "the echo server")
     return process
-

@@ -36,6 +36,13 @@ def discard_body(request: Request) -> None:
     request.body_read = True
 
 
+def refuse_broken_body(request: Request) -> None:
+    """Raise the HttpError of a body that was found broken already, for handlers that answer without reading it."""
+    body = request.exchange.body
+    if body is not None and isinstance(body.error, HttpError):
+        raise body.error
+
+
 def _check(request: Request, size: int) -> None:
     limit = request.location.max_body
     if limit and size > limit:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.conf.check import Spec
 from headrace.edge import phases
+from headrace.edge.body import refuse_broken_body
 from headrace.edge.conditions import compile_condition
 from headrace.edge.families.common import BaseFamily, flag, spec, table
 from headrace.edge.location import Location, take_captures
@@ -167,6 +168,8 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
         return lambda _request: status
 
     def answer(request: Request) -> int:
+        if request.exchange.body is not None:
+            refuse_broken_body(request)
         request.status = status
         request.respond(status, value(request) if callable(value) else value)
         return phases.DONE
@@ -175,6 +178,8 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
         constant = value
 
         def answer_constant(request: Request) -> int:
+            if request.exchange.body is not None:
+                refuse_broken_body(request)
             request.respond(status, constant)
             return phases.DONE
 
