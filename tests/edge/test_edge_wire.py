@@ -568,3 +568,15 @@ async def test_an_early_answer_is_the_answer(http):
     async with asyncio.timeout(10):
         while handlers.seen != ["went on"]:
             await asyncio.sleep(0.01)
+
+
+async def test_keepalive_limits_of_a_location_may_be_wider(http):
+    site = await http(
+        """keepalive_requests 2; location / { return 200 $connection_requests; }
+        location /more { keepalive_requests 4; return 200 "$connection_requests $connection_time"; }
+        location /none { keepalive_timeout 0; return 200 n; }"""
+    )
+    for path, answered in ((b"/", 2), (b"/more", 4), (b"/none", 1)):
+        answer = await site.raw(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path * 6, eof=False)
+        assert answer.count(b"HTTP/1.1 200") == answered
+        assert answer.count(b"Connection: close") == 1

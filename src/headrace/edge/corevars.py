@@ -140,6 +140,12 @@ def _session_reused(request: Request) -> bytes | None:
     return (b"r" if stream.session_reused else b".") if isinstance(stream, TlsStream) else None
 
 
+def _connection_time(request: Request) -> bytes:
+    conn = request.exchange.conn
+    now = conn.clock.now()
+    return b"%.3f" % (now - conn.info.gateway.connections.get(conn, now))
+
+
 def _sent_connection(request: Request) -> bytes:
     return b"keep-alive" if request.exchange.keep_alive else b"close"
 
@@ -183,6 +189,7 @@ CORE: Final[dict[str, Getter]] = {
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
     "body_bytes_sent": _body_bytes_sent,
     "connection": lambda r: b"%d" % r.exchange.conn.serial,
+    "connection_time": _connection_time,
     "connection_requests": lambda r: b"%d" % r.exchange.conn.requests,
     "content_length": _content_length,
     "content_type": lambda r: r.header_in(b"content-type"),

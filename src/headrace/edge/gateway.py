@@ -43,7 +43,8 @@ class Gateway:
         self.servers: list[Server] = []
         self.ports: list[Port] = []
         self.buffered_logs: list[AccessLog] = []
-        self.connections: set[HttpConnection] = set()
+        self.connections: dict[HttpConnection, float] = {}
+        """Open connections, with the clock's time when they began."""
         self._listeners: dict[int, Listener] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,7 +133,7 @@ class Gateway:
         assert self._clock is not None
         conn = HttpConnection(stream, port, port.settings, self._clock)
         conn.info = port
-        self.connections.add(conn)
+        self.connections[conn] = self._clock.now()
 
     async def _handshake(self, stream: TlsStream, port: Port, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
         try:
@@ -153,7 +154,7 @@ class Gateway:
 
     def forget(self, conn: HttpConnection, port: Port) -> None:
         """A connection is gone; called by its port."""
-        self.connections.discard(conn)
+        self.connections.pop(conn, None)
         listener = self._listeners.get(id(port))
         if listener is not None:
             listener.released()

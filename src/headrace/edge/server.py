@@ -16,7 +16,7 @@ from headrace.edge.corevars import host_only
 from headrace.edge.phases import run
 from headrace.edge.request import Request
 from headrace.edge.servernames import NameTable
-from headrace.edge.special import apply_settings, find_location, send_special, special
+from headrace.edge.special import find_location, send_special, special
 from headrace.edge.uri import split_target
 from headrace.edge.values import to_bytes
 from headrace.errors import HttpError
@@ -154,7 +154,7 @@ class Port:
         request = Request(exchange, server, known[0], args)
         location = request.location = known[1]
         if exchange.settings is not location.http:
-            apply_settings(exchange, location.http)
+            exchange.conn.use(location.http, exchange)
         return run(request, location.steps)
 
     def _handle_slowly(
@@ -168,7 +168,7 @@ class Port:
             _name_captures(request, match)
         if server.steps:
             if exchange.settings is not server.location.http:
-                apply_settings(exchange, server.location.http)
+                exchange.conn.use(server.location.http, exchange)
             return run(request, server.steps)
         steps = find_location(request)
         if steps is None:

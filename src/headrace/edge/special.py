@@ -14,7 +14,6 @@ from headrace.edge.pages import AS_400, CLOSING, page
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
-    from headrace.core.http1.server import Exchange, ServerSettings
     from headrace.edge.phases import Steps
     from headrace.edge.request import Request
 
@@ -161,7 +160,7 @@ def find_location(request: Request) -> Steps | None:
     limit = location.max_body
     exchange = request.exchange
     if exchange.settings is not location.http:
-        apply_settings(exchange, location.http)
+        exchange.conn.use(location.http, exchange)
     body = exchange.body
     if body is not None and limit:
         length = max(exchange.head.content_length or 0, body.received)
@@ -169,12 +168,3 @@ def find_location(request: Request) -> Steps | None:
             request.log_error(log.ERR, b"client intended to send too large body: %d bytes" % length)
             return special(request, 413)
     return location.steps
-
-
-def apply_settings(exchange: Exchange, settings: ServerSettings) -> None:
-    """Times and limits of the location hold for this request, and its keep-alive rules for the connection."""
-    conn = exchange.conn
-    exchange.settings = conn.settings = settings
-    conn.stream.send_timeout = settings.send_timeout
-    if not settings.keepalive_timeout or conn.requests >= settings.keepalive_requests:
-        exchange.keep_alive = False

@@ -34,6 +34,8 @@ _serials = itertools.count(1)
 
 # Where a connection is.
 _IDLE, _BUSY, _DROPPING, _CLOSING, _GONE = range(5)
+FIRST_REQUEST: Final = 1.0
+"""Seconds a connection without any request yet has for its first one, once the end was announced."""
 _ANSWERING = (_BUSY, _DROPPING)
 
 
@@ -46,27 +48,9 @@ class HttpConnection(Timed):
     """
 
     __slots__ = (
-        "_buffer",
-        "_eof",
-        "_most",
-        "_phase",
-        "_resting",
-        "_rules",
-        "_scan",
-        "_until",
-        "clock",
-        "closing",
-        "exchange",
-        "handler",
-        "info",
-        "requests",
-        "serial",
-        "serving",
-        "settings",
-        "since",
-        "stats",
-        "stream",
-    )
+        "_buffer", "_eof", "_most", "_phase", "_resting", "_rules", "_scan", "_until", "clock", "closing",
+        "exchange", "handler", "info", "requests", "serial", "serving", "settings", "since", "stats", "stream",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:
         self.due = NEVER
@@ -355,8 +339,23 @@ class HttpConnection(Timed):
         self.clock.suspend(self)
         self.stream.close()
 
+    def use(self, settings: ServerSettings, exchange: Exchange) -> None:
+        """Settings that hold from this request on, when its virtual server is known; heads keep their rules."""
+        self._until += settings.keepalive_time - self.settings.keepalive_time
+        self._most = settings.keepalive_requests if settings.keepalive_timeout > 0 and not self.closing else 0
+        self.settings = exchange.settings = settings
+        self.stream.send_timeout = settings.send_timeout
+        if exchange.body is None or not exchange.body.expecting:
+            exchange.keep_alive = (
+                exchange.head.keep_alive and self.requests < self._most and self.clock.now() < self._until
+            )
+
     def close_soon(self) -> None:
-        """Graceful end: close now when idle, else after the current answer."""
+        """Graceful end: close now when idle, else after the current answer.
+
+        The first request of a connection that was just accepted is still waited for, a moment: its client has no
+        reason to expect a closed connection, and could not tell whether to try again.
+        """
         self.closing = True
         self._most = 0
         exchange = self.exchange
@@ -364,7 +363,10 @@ class HttpConnection(Timed):
             if not exchange.headers_sent:
                 exchange.keep_alive = False
         elif self.idle:
-            self._close()
+            if self.requests:
+                self._close()
+            else:
+                self.clock.schedule(self, min(FIRST_REQUEST, self.settings.header_timeout))
 
     def detach(self, exchange: Exchange) -> Stream:
         """Give the stream away (Exchange.upgrade)."""
