@@ -16,7 +16,6 @@ from typing import Final
 
 from headrace import errors
 from headrace.commands.launch import build, serve
-from headrace.commands.modules import configure_arguments
 from headrace.supervisor import pidfile
 from headrace.supervisor.log import NginxLog
 from headrace.topology.options import GatewayOptions, Options
@@ -173,13 +172,17 @@ def _show(flags: Flags) -> None:
     if flags.letters & set("?h"):
         lines.append(USAGE.format(prefix=default.prefix, error_log=default.error_log, conf=default.conf).rstrip())
     elif "V" in flags.letters:
+        from headrace.topology.gateway import families  # noqa: PLC0415 - only -V needs them before a build
+        from headrace.topology.modules import configure_arguments  # noqa: PLC0415 - likewise
+
+        modules = configure_arguments(family.specs for family in families())
         lines += [
             f"built by {platform.python_implementation()} {platform.python_version()}",
             f"built with {ssl.OPENSSL_VERSION}",
             "TLS SNI support enabled",
             (
                 f"configure arguments: --prefix={default.prefix} --conf-path={default.conf} "
-                f"--error-log-path={default.error_log} --pid-path={default.pid} {configure_arguments()}"
+                f"--error-log-path={default.error_log} --pid-path={default.pid} {modules}"
             ),
         ]
     print("\n".join(lines), file=sys.stderr)  # noqa: T201 - where nginx prints it

@@ -19,6 +19,7 @@ from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua.directives import LuaFamily
 from headrace.supervisor.program import Listen
+from headrace.topology.modules import configure_arguments
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,7 +52,8 @@ _LEVELS: Final = {
 
 def families() -> list[Family]:
     """Fresh families of all directives, Lua's included."""
-    return [*registry.families(), LuaFamily()]
+    known = registry.families()
+    return [*known, LuaFamily(configure_arguments([*(family.specs for family in known), LuaFamily.specs]))]
 
 
 def read(options: GatewayOptions, files: Files) -> tuple[Directive, ...]:

@@ -290,6 +290,14 @@ class TestGraceful:
         assert rig.ended
         assert rig.settings.stats.connections == 0
 
+    async def test_a_fresh_connection_gets_its_first_answer(self):
+        rig = Rig()
+        rig.conn.close_soon()
+        await settle()
+        assert not rig.ended
+        assert b"Connection: close" in await say(rig, get())
+        assert rig.ended
+
     async def test_busy_closes_after_its_answer(self):
         gate = asyncio.Event()
 

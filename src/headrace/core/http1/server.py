@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.clock import NEVER, Timed
 from headrace.core.http1.dispatch import drive, raised, refuse_head, report, spawn

@@ -1,4 +1,4 @@
-"""The configure arguments of `-V`: which of nginx's modules have a counterpart here.
+"""The configure arguments of `-V` and `ngx.config.nginx_configure()`: what of nginx has a counterpart here.
 
 Scripts read them to decide what they may use. A module is there when the directive it is known by is; those
 that nginx builds by default are named when they are missing, as `--without-...`.
@@ -6,8 +6,12 @@ that nginx builds by default are named when they are missing, as `--without-...`
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.conf.check import Spec
 
 OPTIONAL: Final = {
     "--with-http_ssl_module": "ssl_certificate",
@@ -71,18 +75,11 @@ DEFAULT: Final = {
 """Module nginx builds by default -> the directive that shows it is there."""
 
 
-def configure_arguments() -> str:
-    """All arguments, in one line."""
-    known = known_directives()
+def configure_arguments(specs: Iterable[Mapping[str, Spec]]) -> str:
+    """All arguments for a gateway that knows the directives of `specs`, in one line."""
+    known = {name for table in specs for name in table}
     there = [argument for argument, directive in OPTIONAL.items() if directive in known]
     missing = [f"--without-{module}_module" for module, directive in DEFAULT.items() if directive not in known]
     if "proxy_cache" not in known:
         missing.append("--without-http-cache")
     return " ".join(["--with-compat", "--with-threads", *there, *missing])
-
-
-def known_directives() -> Set[str]:
-    """Every directive an nginx.conf may have here."""
-    from headrace.topology.gateway import families  # noqa: PLC0415 - only -V needs them
-
-    return {name for family in families() for name in family.specs}
