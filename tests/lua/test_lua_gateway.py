@@ -467,3 +467,43 @@ async def test_ten_thousand_requests_leave_nothing_behind(gateway, origin):
     assert stats["requests"] == stats["sockets"] == stats["deadlines"] == 0
     assert memory() < before * 1.1 + 50_000
     assert not gateway.runtime.scheduler.pending
+
+
+async def test_a_client_that_leaves_does_not_end_its_handler(gateway):
+    """lua_check_client_abort is off by default: the handler goes on, and nothing of it stays."""
+    await gateway.start(locations(a=lua("ngx.sleep(0.05) ngx.say('x') ngx.log(ngx.WARN, 'went on')")))
+    _, writer = await asyncio.open_unix_connection(gateway.path)
+    writer.write(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    await asyncio.sleep(0.01)
+    writer.transport.abort()
+    for _ in range(200):
+        if "went on" in gateway.log() and not gateway.runtime.stats()["requests"]:
+            break
+        await asyncio.sleep(0.01)
+    assert "went on" in gateway.log()
+    assert gateway.runtime.stats()["requests"] == 0
+    assert not gateway.runtime.scheduler.pending
+
+
+async def test_stopping_ends_handlers_that_wait(gateway, origin):
+    server = await origin(silent)
+    await gateway.start(
+        locations(
+            a=lua("ngx.sleep(3600)"),
+            b=lua(f"""local sock = ngx.socket.tcp() sock:connect("{server.address}") sock:receive(1)"""),
+        )
+    )
+    waiting = [
+        asyncio.ensure_future(gateway.raw(b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % name)) for name in (b"a", b"b")
+    ]
+    while gateway.runtime.stats()["requests"] < 2:
+        await asyncio.sleep(0.01)
+    await gateway.gateway.stop(0)
+    gateway.runtime.exit()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    for _ in range(100):
+        if not gateway.runtime.stats()["requests"]:
+            break
+        await asyncio.sleep(0.01)
+    stats = gateway.runtime.stats()
+    assert stats["requests"] == stats["sockets"] == 0

@@ -159,7 +159,7 @@ class LuaHandlers:
             chunk = source.chunk(request)
             if chunk.failure is not None:
                 request.log_error(log.ERR, b"failed to load inlined Lua code: " + chunk.failure)
-                return chunk.status
+                return 500
             ok, value = run_set(chunk.ref, request.id, *(evaluate(arg, request) for arg in args))
             if not ok:
                 request.log_error(log.ERR, value)

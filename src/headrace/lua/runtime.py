@@ -230,7 +230,11 @@ class Runtime:
                 self.settings.error_log.line(ERR, failure)
 
     def exit(self) -> None:
-        """The worker stops: timers fire as premature, idle connections close, no new timers are made."""
+        """The worker stops and its connections are closed.
+
+        Handlers that still wait end, timers fire as premature, idle connections close, no new timers are made.
+        """
+        self.scheduler.end_all()
         self.vm.entry("exit")()
         self._run_all(self._worker_exits, EXIT_WORKER)
 

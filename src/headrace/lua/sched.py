@@ -125,6 +125,13 @@ class Scheduler:
         self.pending.pop(request_id, None)
         self._entries["forget"](request_id)
 
+    def end_all(self) -> None:
+        """End the handlers that still wait: the worker stops, and their time is over."""
+        for request_id, future in list(self.pending.items()):
+            self.forget(request_id)
+            if not future.done():
+                future.set_result(-1)
+
     def aborted(self, request_id: int) -> None:
         """The client of a request went away."""
         # Not within the call that noticed it: that may be a write made by Lua itself.
