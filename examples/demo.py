@@ -78,11 +78,13 @@ class Running:
             raise RuntimeError(f"{self.name} ended:\n{self.log.read_text(errors='replace')[-1500:]}")
 
     def stop(self) -> None:
-        """Ask it to end; kill it after ten seconds."""
-        self.process.send_signal(signal.SIGINT if self.name == "sender" else signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
+        """Ask it to end, then not to flush what it still holds; kill it after ten seconds."""
+        for patience in (1, 10):
+            self.process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience)
+                break
+        else:
             self.process.kill()
             self.process.wait()
         self._out.close()
