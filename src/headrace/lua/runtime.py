@@ -197,8 +197,9 @@ class Runtime:
         """Run a chunk in exit()."""
         self._worker_exits.append(chunk)
 
-    def run_init(self) -> None:
+    def run_init(self, *, worker_count: int = 1) -> None:
         """Run init_by_lua in the master. Raises ConfError with the traceback."""
+        self.vm.state[b"settings"][b"worker_count"] = worker_count
         for chunk, place in self._inits:
             failure = chunk.failure
             if failure is None:

@@ -139,7 +139,7 @@ class GatewayPlan:
         """Open the logs and run init_by_lua, in the master."""
         self._gateway.open_logs()
         if self._runtime is not None:
-            self._runtime.run_init()
+            self._runtime.run_init(worker_count=self.settings.worker_processes)
 
     def reopen_logs(self, owner: tuple[int, int] | None) -> None:
         """Open the logs anew in the master; owner: whom the files must belong to, so that workers can open them."""
