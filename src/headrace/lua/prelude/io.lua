@@ -98,6 +98,12 @@ local function spin(sock, ptr, cap)
     end
     while true do
         local n = tonumber(hr_recv(fd, ptr, cap, 0))
+        if n < 0 and tries % 16 == 15 and C.hr_poll(pollfd, 1, 0) > 0 then
+            n = tonumber(hr_recv(fd, ptr, cap, 0)) -- our own bytes may be what the loop sees
+            if n < 0 then
+                return n, ffi.errno()
+            end
+        end
         if n >= 0 then
             stats.spins_paid = stats.spins_paid + 1
             local credit = sock.credit + 1
@@ -113,16 +119,10 @@ local function spin(sock, ptr, cap)
             return n, number
         end
         tries = tries + 1
-        if tries % 4 == 0 then
-            if mono() > limit then
-                local credit = sock.credit - 2
-                sock.credit = credit > 0 and credit or 0
-                return -1, EAGAIN
-            end
-            if tries % 16 == 0 and C.hr_poll(pollfd, 1, 0) > 0 then
-                n = tonumber(hr_recv(fd, ptr, cap, 0)) -- our own bytes may be what the loop sees
-                return n, n < 0 and ffi.errno() or 0
-            end
+        if tries % 4 == 0 and mono() > limit then
+            local credit = sock.credit - 2
+            sock.credit = credit > 0 and credit or 0
+            return -1, EAGAIN
         end
     end
 end

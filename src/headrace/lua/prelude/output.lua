@@ -51,7 +51,7 @@ end
 
 local scratch = require("string.buffer").new()
 
---- A nested array table of strings and numbers as one string, for sockets; the errors are those of argument `argument` of `name`.
+--- A nested array table of strings and numbers as one string, for sockets; errors are those of an argument of `name`.
 function S.flatten(value, argument, name)
     scratch:reset()
     put_table(scratch, value, argument, name, true)

@@ -26,6 +26,7 @@ local thread_of = S.thread_of
 local pool, pooled = {}, 0
 local records, recorded = {}, 0
 local posted, head, tail = {}, 1, 0
+local deferred = {}
 local next_task = -1
 local KEEP, HEAD = 16, 32 -- of the flags of S.run
 
@@ -221,7 +222,7 @@ local function failed(T, err)
     inner = inner and inner.err == err and inner.trace or nil
     local entry = T == R.entry
     local parent = T.parent and not T.parent.dead and co_status(T.parent.co) ~= "dead" and T.parent.co or nil
-    local message = (entry and "lua entry thread aborted: runtime error: " or "lua user thread aborted: runtime error: ")
+    local message = "lua " .. (entry and "entry" or "user") .. " thread aborted: runtime error: "
         .. S.error_text(err) .. "\n" .. S.thread_trace(T.co, inner, parent)
     host.log(R.id, S.ngx.ERR, message)
     if entry then
@@ -318,10 +319,21 @@ local function drain()
 end
 S.drain = drain
 
---- Python: the next turn of the loop for posted threads.
+--- Resume a waiting thread in the loop's next turn.
+function S.defer(T, seq)
+    deferred[#deferred + 1] = { T, seq }
+    host.soon()
+end
+
+--- Python: the next turn of the loop, for deferred threads and those that were left over.
 function S.turn_posted()
     S.turn = 0
     S.wall = nil
+    local batch = deferred
+    deferred = {}
+    for i = 1, #batch do
+        S.post(batch[i][1], batch[i][2])
+    end
     drain()
 end
 

@@ -283,8 +283,7 @@ end
 --- Give the loop a turn, then go on.
 function S.give_turn()
     local T = S.cur
-    S.post(T, mark(T))
-    host.soon()
+    S.defer(T, mark(T))
     S.stats.turns = S.stats.turns + 1
     return wait()
 end
