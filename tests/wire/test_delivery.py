@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import threading
 
@@ -245,3 +246,55 @@ def test_a_killed_process_finds_every_chunk_again(prefix, headrace):
         rig.wait_listens(entry, third)
         assert third.stop() == 0
         assert len(origin.requests) == 100
+
+
+def test_reloads_under_load_lose_nothing_in_memory(prefix, port, headrace):
+    """A worker that is replaced flushes its memory before it ends; its clients find the new one."""
+    with rig.origin() as origin:
+        process = headrace("headrace", "run", relay(prefix, http_source(port), origin.port))
+        rig.wait_listens(port, process)
+        load = Load(port)
+        try:
+            for generation in (2, 3):
+                before = len(load.acked)
+                wait_until(lambda before=before: len(load.acked) > before + 100, "answers")
+                process.send(signal.SIGHUP)
+                process.wait_for(f"generation {generation} serves")
+            before = len(load.acked)
+            wait_until(lambda: len(load.acked) > before + 100, "answers")
+        finally:
+            load.end()
+        assert process.stop() == 0
+        assert load.wrong == []
+        delivered = numbers(origin)
+        assert load.acked <= set(delivered)
+        assert len(delivered) == len(set(delivered))
+
+
+def test_a_worker_killed_under_load_with_a_buffer_on_disk(prefix, port, headrace):
+    """The worker that takes its place delivers what it had answered; at least once."""
+    buffer = f"@type file\n    path {prefix}/buffer"
+    with rig.origin() as origin:
+        process = headrace("headrace", "run", relay(prefix, http_source(port), origin.port, buffer=buffer))
+        rig.wait_listens(port, process)
+        load = Load(port)
+        try:
+            for times in (1, 2):
+                before = len(load.acked)
+                wait_until(lambda before=before: len(load.acked) > before + 100, "answers")
+                (worker,) = workers(headrace, process)
+                os.kill(worker, signal.SIGKILL)
+                process.wait_for("worker is now running", count=times + 1)
+            before = len(load.acked)
+            wait_until(lambda: len(load.acked) > before + 100, "answers")
+        finally:
+            load.end()
+        wait_until(lambda: load.acked <= set(numbers(origin)), "what was answered")
+        assert process.stop() == 0
+        assert load.wrong == []
+
+
+def workers(headrace, process):
+    """Pids of the workers."""
+    figures = json.loads(headrace.run("headrace", "stats", process.pid, "--json").stdout)
+    return [worker["pid"] for worker in figures["workers"]]
