@@ -23,6 +23,8 @@ The way of a byte, with the files it passes:
 docs/architecture.md tells why.
 """
 
-from headrace.version import VERSION as __version__
+from headrace import version
+
+__version__ = version.VERSION
 
 __all__ = ["__version__"]

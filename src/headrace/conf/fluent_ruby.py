@@ -34,11 +34,11 @@ _OPERATORS = re.compile(r"\|\||&&|==|!=|[-+*/%]|or\b|and\b")
 _RANK = {"or": 1, "and": 1, "||": 2, "&&": 3, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
 
 
-class UseNil(Exception):  # noqa: N818 - control flow, not an error
+class UseNil(Exception):
     """`use_nil` was evaluated: the whole value is nil."""
 
 
-class UseDefault(Exception):  # noqa: N818 - control flow, not an error
+class UseDefault(Exception):
     """`use_default` was evaluated: the whole value is the parameter's default."""
 
 

@@ -13,7 +13,7 @@ _LEADING_FLOAT = re.compile(r"\s*[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _BOUND = 1 << 64
 
 
-class Unsupported(Exception):  # noqa: N818 - `fluent_ruby` turns it into a ConfError with its place
+class Unsupported(Exception):
     """The code is not part of the subset; the text says why, where there is more to say."""
 
 
