@@ -174,10 +174,11 @@ class Load:
             thread.join(30)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT], ids=["TERM", "INT", "QUIT"])
 def test_the_end_under_load_loses_nothing_that_was_answered(prefix, port, headrace, number):
     with rig.origin() as origin:
-        process = headrace("headrace", "run", relay(prefix, http_source(port), origin.port))
+        conf = relay(prefix, http_source(port), origin.port)
+        process = headrace("headrace", "run", "--workers", 2, conf)
         rig.wait_listens(port, process)
         load = Load(port)
         try:

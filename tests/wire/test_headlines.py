@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import trustme
 import wire_rig as rig
 
 from headrace.testing.origin import ok
@@ -142,3 +143,37 @@ def test_the_examples_are_right(prefix, headrace):
         assert re.fullmatch(rb"hello\nround trips: 2000\nseconds: [\d.e-]+\n", answer.body)
     receiver.wait_for("count:")
     assert sending.stop() == receiver.stop() == gateway.stop() == 0
+
+
+def test_sender_and_receiver_over_tls_and_compressed(prefix, port, headrace):
+    """The same pair with a certificate of a private CA, several records a request, and gzip on the way."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(prefix / "ca.pem"))
+    certificate = authority.issue_cert("localhost")
+    certificate.cert_chain_pems[0].write_to_path(str(prefix / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(prefix / "key.pem"))
+    transport = f"<transport tls>\n    cert_path {prefix}/cert.pem\n    private_key_path {prefix}/key.pem\n  </transport>\n</source>"
+    receiver_conf, sender_conf = prefix / "receiver.conf", sender(prefix, port)
+    receiver_conf.write_text(rig.RECEIVER.replace("9000", str(port)).replace("</source>", transport, 1))
+    text = (
+        sender_conf.read_text()
+        .replace("http://", "https://")
+        .replace("chunk_limit_records 1\n", "chunk_limit_records 50\n")
+    )
+    text = text.replace("open_timeout 2", f"open_timeout 2\n  compress gzip\n  tls_ca_cert_path {prefix}/ca.pem")
+    sender_conf.write_text(text.replace("flush_interval 10s", "flush_interval 0.2s"))
+    receiver = headrace("headrace", "run", receiver_conf)
+    rig.wait_listens(port, receiver)
+    sending = headrace("headrace", "run", sender_conf)
+    receiver.wait_for("count:", count=2)
+    figures = rig.plugin(rig.stats(headrace, sending), "output_http")
+    sent = rig.plugin(rig.stats(headrace, sending), "input_sample")["emitted"]
+    assert sending.stop() == 0
+    source = rig.plugin(rig.stats(headrace, receiver), "input_http")
+    assert receiver.stop() == 0
+    assert source["events"] >= sent > source["requests"] > 0
+    assert source["refused"] == {}
+    assert 1 <= figures["connections"]["opened"] <= 32
+    assert figures["connections"]["reused"] > 0
+    counted = sum(int(count) for count in re.findall(r"count:(\d+)\tindicator:num\tunit:second", receiver.output))
+    assert counted == source["events"]
