@@ -75,9 +75,7 @@ class LuaHandlers:
                     enter(request)
                 result = run(ref, request.id, head_flags if request.method == b"HEAD" else CONTENT)
                 if type(result) is bytes:
-                    if result:
-                        request.output(result)
-                    request.finish()
+                    request.end_with(result)
                     return DONE
                 if result is False:
                     return wait(request, ended, check)
