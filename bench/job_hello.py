@@ -5,7 +5,10 @@ from __future__ import annotations
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from typing import Any
 
 from common import Program, children, free_port, headrace_nginx_command, nginx_command, ratios, spread, wait_for, wrk
@@ -27,17 +30,26 @@ http {{
 """
 
 
+def counted(worker: int, load: Callable[[], float]) -> tuple[int, float]:
+    """System calls of a process, by strace, while `load` runs; and what that gave."""
+    trace = subprocess.Popen(["strace", "-f", "-c", "-p", str(worker)], stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)  # until it is attached
+    given = load()
+    trace.send_signal(signal.SIGINT)
+    _, text = trace.communicate(timeout=10)
+    total = re.search(r"^100[.,]00\s+\S+\s+\S+\s+(\d+)\s+(?:\d+\s+)?total", text, re.MULTILINE)
+    return int(total[1]) if total else 0, given
+
+
 def system_calls(program: Program, url: str, connections: int) -> float | None:
-    """System calls a request, counted by strace, or None without strace."""
+    """System calls a request, without those of an idle worker; None without strace."""
     if not shutil.which("strace"):
         return None
     worker = children(program.pid)[-1]
-    trace = subprocess.Popen(["strace", "-f", "-c", "-p", str(worker)], stderr=subprocess.PIPE, text=True)
-    done = wrk(url, connections=connections, seconds=3, core=1)
-    trace.send_signal(2)
-    _, text = trace.communicate(timeout=10)
-    total = re.search(r"^100[.,]00\s+\S+\s+(?:\S+\s+)?(\d+)(?:\s+\d+)? total", text, re.MULTILINE)
-    return int(total[1]) / done["requests"] if total else None
+    idle, seconds = counted(worker, lambda: time.sleep(2) or 2.5)
+    calls, requests = counted(worker, lambda: wrk(url, connections=connections, seconds=3, core=1)["requests"])
+    # To hundredths: what opening the connections themselves took is in it.
+    return round((calls - idle * 3.5 / seconds) / requests, 2)
 
 
 def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
