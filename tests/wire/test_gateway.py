@@ -99,6 +99,7 @@ class Gateway:
         return (self.folder / name).read_text()
 
     def client(self):
+        assert self.process.running, self.process.output
         return rig.Client(self.port)
 
 
