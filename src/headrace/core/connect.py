@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import errors
 from headrace.core.clock import Waiter
 from headrace.core.failure import describe, failure
+from headrace.core.names import literal
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.core.clock import Clock
+    from headrace.core.names import Addresses, Names
     from headrace.core.tls import TlsConfig, TlsEngine
 
 _PROXY_HEAD_LIMIT = 16_384
@@ -31,6 +33,7 @@ _END = b"\r\n\r\n"
 _UNIX_RETRY = 0.01  # seconds; a unix socket with a full backlog says EAGAIN instead of letting us wait
 _IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EINTR})
 _EPHEMERAL = 32_768
+_NONBLOCK = getattr(socket, "SOCK_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,13 @@ async def dial(
     proxy: Proxy | None = None,
     nodelay: bool = True,
     keepalive: bool = True,
+    names: Names | None = None,
 ) -> Stream:
     """Open a connection; a TlsStream with the handshake done when `tls` is given.
 
     timeout: seconds for resolving and connecting (a proxy's answer included). tls_timeout: seconds for each
     handshake; None: as timeout. A proxy tunnels every target, TLS or not; the owner speaks to a proxy for
-    plain HTTP by dialling the proxy as the target.
+    plain HTTP by dialling the proxy as the target. names: the caller's memory of names; None: ask each time.
     errors.ConnectionFailed (kind "refused", "unreachable", "dns", "proxy", "tls", "certificate", ...) or
     errors.Timeout. errors.ConfError when the TLS settings cannot work.
     """
@@ -94,7 +98,7 @@ async def dial(
     first = Target(proxy.host, proxy.port) if proxy else target
     if tls is not None:
         tls.context()  # a setting that cannot work is found before the peer is bothered
-    sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive)
+    sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive, names=names)
     engine: TlsEngine | None = None
     if proxy is not None:
         tunnel = await _tunnel(sock, peer, target, proxy, loop, clock, due, shake)
@@ -118,17 +122,17 @@ async def _shake(stream: TlsStream, seconds: float | None) -> TlsStream:
 
 
 async def _resolve(
-    target: Target, loop: asyncio.AbstractEventLoop, clock: Clock, due: float | None
-) -> list[tuple[int, Any]]:
+    target: Target, loop: asyncio.AbstractEventLoop, clock: Clock, due: float | None, names: Names | None
+) -> Addresses:
     """(family, address) in the order to try."""
     if target.unix is not None:
         path = target.unix
         return [(socket.AF_UNIX, "\0" + path[1:] if path.startswith("@") else path)]
     host = target.host
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError, ValueError):
-            socket.inet_pton(family, host)
-            return [(family, (host, target.port) if family == socket.AF_INET else (host, target.port, 0, 0))]
+    if (known := literal(host, target.port)) is not None:
+        return known
+    if names is not None and (kept := names.find(host, target.port, clock.now())) is not None:
+        return kept
     try:
         async with clock.timeout(None if due is None else max(due - clock.now(), 0.0)):
             found = await loop.getaddrinfo(host, target.port, type=socket.SOCK_STREAM)
@@ -137,7 +141,10 @@ async def _resolve(
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise errors.ConnectionFailed(f"{host} could not be resolved ({reason})", kind="dns") from error
-    return list(dict.fromkeys((entry[0], entry[4]) for entry in found))
+    addresses: Addresses = list(dict.fromkeys((entry[0], entry[4]) for entry in found))
+    if names is not None:
+        names.keep(host, target.port, addresses, clock.now())
+    return addresses
 
 
 async def _connect(
@@ -148,9 +155,10 @@ async def _connect(
     *,
     nodelay: bool,
     keepalive: bool,
+    names: Names | None,
 ) -> tuple[socket.socket, Any]:
     """The first address that answers; the errors of all when none does."""
-    addresses = await _resolve(target, loop, clock, due)
+    addresses = await _resolve(target, loop, clock, due, names)
     failed: list[errors.ConnectionFailed] = []
     for index, (family, address) in enumerate(addresses):
         share: float | None = None
@@ -171,6 +179,8 @@ async def _connect(
                 sock.close()
             raise
         else:
+            if index and names is not None:
+                names.prefer(target.host, target.port, (family, address))
             return sock, address
     last = failed[-1]
     if len(failed) > 1:
@@ -182,10 +192,11 @@ async def _connect(
 
 def _open_socket(family: int) -> socket.socket:
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM | getattr(socket, "SOCK_NONBLOCK", 0))
+        sock = socket.socket(family, socket.SOCK_STREAM | _NONBLOCK)
     except OSError as error:
         raise failure("socket()", error) from error
-    sock.setblocking(False)
+    if not _NONBLOCK:
+        sock.setblocking(False)
     return sock
 
 
@@ -213,6 +224,9 @@ async def _connect_one(
             raise errors.Timeout(f"{_call(address)} timed out (110: Connection timed out)")
         await clock.sleep(_UNIX_RETRY)
         number = sock.connect_ex(address)
+    if number == errno.EINPROGRESS:
+        # On the same host the other side has answered by now: asking once spares the wait for writability.
+        number = sock.connect_ex(address)
     if number in _IN_PROGRESS:
         waiter = Waiter(loop, _call(address))
         if due is not None:
@@ -234,7 +248,8 @@ def _met_itself(sock: socket.socket, address: Any) -> bool:
     """Dialling a dead local port of the ephemeral range may connect the socket to itself."""
     if not isinstance(address, tuple) or address[1] < _EPHEMERAL:
         return False
-    return bool(sock.getsockname() == sock.getpeername())
+    local = sock.getsockname()
+    return bool(local[1] == address[1] and local == sock.getpeername())
 
 
 async def _tunnel(
