@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
 
-
 __all__ = ["READ_SIZE", "Address", "Owner", "Stats", "Stream", "stats"]
 
 READ_SIZE = 65_536
 CLOSE_TIMEOUT = 60.0  # seconds without progress that a closing stream waits when it has no send_timeout
 _RESET = struct.pack("ii", 1, 0)
-
 
 stats = Stats()
 
@@ -65,7 +63,8 @@ class Stream(Timed):
     ) -> None:
         self.due = NEVER
         self.tick = 0
-        sock.setblocking(False)
+        if sock.gettimeout() != 0.0:
+            sock.setblocking(False)
         self.sock = sock
         self.fd = sock.fileno()
         self.chain = Chain()
@@ -91,8 +90,7 @@ class Stream(Timed):
     @property
     def local(self) -> Address:
         """Our own address."""
-        address: Address = self.sock.getsockname()
-        return address
+        return self.sock.getsockname()  # type: ignore[no-any-return]
 
     def set_owner(self, owner: Owner | None) -> None:
         """Hand the stream over. None: whoever holds it reads by `read`.
@@ -141,11 +139,11 @@ class Stream(Timed):
 
     def _unwanted(self) -> None:
         self._ready = True
-        waiter, self._waiter = self._waiter, None
-        if waiter is None:
+        if (waiter := self._waiter) is None or waiter.future.done():
             self._drop_reader()
-        else:
-            waiter.wake()
+            return
+        self._clock.suspend(waiter)
+        waiter.wake()
 
     async def read(self, limit: int = READ_SIZE, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - on the wheel
         """Pull up to `limit` bytes; b"" at the end. For streams without an owner; one reader at a time.
@@ -153,7 +151,7 @@ class Stream(Timed):
         errors.Timeout after `timeout` seconds (the stream stays usable), errors.ConnectionFailed when the
         connection is lost. A cancelled read loses no bytes.
         """
-        if self.owner is not None or self._waiter is not None:
+        if self.owner is not None or (self._waiter is not None and not self._waiter.future.done()):
             raise RuntimeError("read() on a stream that somebody else reads")
         due = None if timeout is None else self._clock.now() + timeout
         while True:
@@ -167,18 +165,17 @@ class Stream(Timed):
                     return data
             await self._wait_readable(due)
 
-    async def _wait_readable(self, due: float | None) -> None:
-        """Until readiness, or errors.Timeout at `due` by the clock."""
+    def _wait_readable(self, due: float | None) -> asyncio.Future[None]:
+        """Ends at readiness, or with errors.Timeout at `due` by the clock. One waiter serves all reads."""
         if not self._reader:
             self._arm_reader()
-        waiter = self._waiter = Waiter(self._loop, "recv()")
+        if (waiter := self._waiter) is None:
+            waiter = self._waiter = Waiter(self._loop, "recv()")
+        else:
+            waiter.future = self._loop.create_future()
         if due is not None:
             self._clock.schedule(waiter, due - self._clock.now())
-        try:
-            await waiter.future
-        finally:
-            self._waiter = None
-            self._clock.cancel(waiter)
+        return waiter.future
 
     def _pull(self, limit: int) -> bytes | None:
         try:
@@ -195,6 +192,11 @@ class Stream(Timed):
             self.eof = True
             self._drop_reader()
         return data
+
+    @property
+    def quiet(self) -> bool:
+        """The loop watches and has seen nothing since the last read: `probe` without a system call, a turn late."""
+        return self._reader and not self._ready and not self.closed
 
     def probe(self) -> str:
         """What an idle connection has for us: "idle", "data", "eof" or "error". Consumes nothing."""
@@ -351,6 +353,8 @@ class Stream(Timed):
         self._drop_reader()
         self._drop_writer()
         self._clock.cancel(self)
+        if self._waiter is not None:
+            self._clock.cancel(self._waiter)
         stats.closed += 1
 
     def _report(self) -> None:
@@ -358,10 +362,9 @@ class Stream(Timed):
             self.chain.fail(self.error or closed())
         except Exception as error:  # noqa: BLE001 - of a mark's callback: reported, the owner is told all the same
             self._owner_failed(error)
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            waiter.wake(self.error or closed())
         owner = self.owner
+        if self._waiter is not None:
+            self._waiter.wake(self.error or closed())
         if owner is None or self._told:
             return
         self._told = True

@@ -188,6 +188,10 @@ class MemorySocket:
         on_the_way = sum(len(piece) for piece in self._on_the_way if piece)
         return self.capacity - len(self.peer.inbox) - on_the_way
 
+    def gettimeout(self) -> float:
+        """As socket.gettimeout: memory never blocks."""
+        return 0.0
+
     def setblocking(self, _flag: bool, /) -> None:
         """Always non-blocking."""
 
