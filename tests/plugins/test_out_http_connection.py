@@ -21,7 +21,7 @@ async def lane(*, reuse=True, read_timeout=5.0):
     async def open_connection(endpoint):
         return await dial(Target(endpoint.host, endpoint.port), loop=loop, clock=clock, timeout=5.0)
 
-    connection = LaneConnection(open_connection, method=b"POST", reuse=reuse, read_timeout=read_timeout)
+    connection = LaneConnection(open_connection, clock.now, method=b"POST", reuse=reuse, read_timeout=read_timeout)
     yield connection
     connection.close()
 
@@ -106,7 +106,7 @@ async def test_bytes_that_nobody_asked_for_make_a_connection_stale():
         await send(connection, origin)
         for task in origin.writers:
             task.write(late)
-        while connection.stream.probe() == "idle":
+        while connection.stream.quiet:
             await asyncio.sleep(0.001)
         assert (await send(connection, origin)).status == 200
         assert counts(connection) == {"opened": 2, "discarded_stale": 1}

@@ -2,7 +2,8 @@
 
 A lane that finds no chunk, or a closed gate, sleeps until it is woken: by a chunk that is queued, or by
 the one timer that stands for the next moment at which something may be tried. It never sleeps while
-there is something to do. A lane that dies of anything but its cancellation is logged and goes on.
+there is something to do. A lane whose output did not wait for anything gives way before it takes the next
+chunk: outputs that never wait must not keep the loop from everybody else. A lane that dies of anything but its cancellation is logged and goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Lane:
     chunks, events, bytes: delivered. failures: deliveries that failed. restarts: times it died.
     """
 
-    __slots__ = ("bytes", "chunk", "chunks", "events", "failures", "index", "restarts", "spare", "state")
+    __slots__ = ("bytes", "chunk", "chunks", "events", "failures", "index", "restarts", "spare", "state", "turn")
 
     def __init__(self, index: int, *, spare: Lane | None = None) -> None:
         self.index = index
@@ -39,6 +40,8 @@ class Lane:
         self.bytes = 0
         self.failures = 0
         self.restarts = 0
+        self.turn = 0
+        """The turn of the loop in which it took its chunk, as `Lanes` counts them."""
 
     def stats(self) -> dict[str, int]:
         """Return the lane's counters."""
@@ -77,6 +80,8 @@ class Lanes:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._turn = 1
+        self._counting = False
 
     def start(self) -> None:
         """Start one task for each lane."""
@@ -129,20 +134,28 @@ class Lanes:
         lane.chunk = None
 
     async def _run(self, lane: Lane) -> None:
+        loop = asyncio.get_running_loop()
         while not self._stopping:
             work = self._job(lane)
             if work is None:
-                future = asyncio.get_running_loop().create_future()
+                future = loop.create_future()
                 self._idle.append(future)
                 await future
                 continue
+            lane.turn = self._turn
+            if not self._counting:
+                self._counting = True
+                loop.call_soon(self._next_turn)
             await work
             lane.chunk = None
             if self._rest:
                 await self._clock.sleep(self._rest)
-            else:
-                # Outputs that never wait must not keep the loop from everybody else.
+            elif lane.turn == self._turn:
                 await asyncio.sleep(0)
+
+    def _next_turn(self) -> None:
+        self._turn += 1
+        self._counting = False
 
 
 def cancelled_from_outside() -> bool:

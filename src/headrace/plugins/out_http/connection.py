@@ -2,7 +2,8 @@
 
 Rules:
 - A kept connection is looked at before it is written to; one that the peer closed, or on which
-  something came unasked, is discarded and another opened.
+  something came unasked, is discarded and another opened. One that answered a moment ago is not asked
+  again: the loop watches it, and tells.
 - A request whose connection breaks before any byte of the reply came is sent once more, on a fresh
   connection, inside the same flush. A timeout is no break: the peer may be working on the request.
 - A reply is read to its end before the connection is kept; one that cannot be is closed.
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 MAX_REPLY: Final = 1 << 20
 """Bytes of a reply's body that are kept; a connection whose reply is much longer is not kept."""
+
+FRESH: Final = 0.05
+"""Seconds for which what the loop has seen of a kept connection is enough: no peer ends an idle one so soon, and
+a loop that was held up for longer has seen nothing."""
 
 _JOINED: Final = 16 << 10
 """Bytes of a body below which copying it behind the head is cheaper than a gathered write."""
@@ -57,15 +62,19 @@ class Counters:
 class LaneConnection:
     """At most one open connection, and the requests on it, one after the other.
 
-    dial: opens a connection to an endpoint. reuse: keep it after a reply that allows it.
+    dial: opens a connection to an endpoint. now: the clock, in seconds. reuse: keep it after a reply that allows it.
     read_timeout: seconds between two reads of a reply.
     """
 
-    def __init__(self, dial: Dial, *, method: bytes, reuse: bool, read_timeout: float | None) -> None:
+    def __init__(
+        self, dial: Dial, now: Callable[[], float], *, method: bytes, reuse: bool, read_timeout: float | None
+    ) -> None:
         self.counters = Counters()
         self.stream: Stream | None = None
         self._identity: tuple[str, str, int] | None = None
         self._dial = dial
+        self._now = now
+        self._kept_at = 0.0
         self._method = method
         self._reuse = reuse
         self._read_timeout = read_timeout
@@ -112,6 +121,7 @@ class LaneConnection:
                 stream.abort()  # close() would go on sending what nobody will answer
             elif self._reuse and response.keep_alive:
                 self.stream = stream
+                self._kept_at = self._now()
             else:
                 stream.close()
 
@@ -122,10 +132,10 @@ class LaneConnection:
             return None
         if self._identity != endpoint.identity:
             self.counters.replaced += 1
-        elif stream.probe() != "idle":
-            self.counters.discarded_stale += 1
-        else:
+        elif (stream.quiet and self._now() - self._kept_at < FRESH) or stream.probe() == "idle":
             return stream
+        else:
+            self.counters.discarded_stale += 1
         stream.close()
         return None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import reserved
 from headrace.core.connect import Target, dial
+from headrace.core.names import Names
 from headrace.errors import ConfError, Unrecoverable
 from headrace.pipeline import codec
 from headrace.plugins.out_http.auth import AwsSigner, basic
@@ -50,9 +51,13 @@ class HttpOutput(HttpParameters):
             )
         self._content_type = type_
         self._method = self.http_method.upper()
+        self._as_formatted = self.compress == "text" and not self.json_array
         self._dynamic = "$" in self.endpoint or "%" in self.endpoint or bool(self.headers_from_placeholders)
         self._heads: dict[tuple[str, ...], tuple[Endpoint, bytes]] = {}
         self._lanes: dict[int, LaneConnection] = {}
+        self._names = Names()
+        if not self.json_array:
+            self.__dict__["format"] = self._formatter.format
         self._signer: AwsSigner | None = None
         self._authorization: str | None = None
         if self.auth.present and self.auth.method == "basic":
@@ -68,15 +73,15 @@ class HttpOutput(HttpParameters):
             )
 
     def format(self, tag: str, time: int, record: Record) -> bytes | None:
-        """One record as the formatter writes it, or as an element of the array."""
+        """One record as an element of the array; without json_array the formatter's own method stands here."""
         text = self._formatter.format(tag, time, record)
-        return text.rstrip(b"\n") + b"," if self.json_array else text
+        return text.rstrip(b"\n") + b","
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Send a chunk. Raises Error as the reply's status says, ConnectionFailed, Unrecoverable."""
         connection = self._lanes.get(lane.index) or self._lane(lane)
         endpoint, head = self._head(chunk)
-        body = await self._body(chunk)
+        body = chunk.read() if self._as_formatted else await self._body(chunk)
         if self._signer is not None:
             signed = await self._signer.headers(self._method, endpoint, self._content_type, body)
             head = self._build(endpoint, [*self._fields(chunk), *signed])
@@ -93,6 +98,7 @@ class HttpOutput(HttpParameters):
     def _lane(self, lane: Lane) -> LaneConnection:
         made = LaneConnection(
             self._dial,
+            self.context.clock.now,
             method=self._method.encode(),
             reuse=self.reuse_connections,
             read_timeout=self.read_timeout,
@@ -168,6 +174,8 @@ class HttpOutput(HttpParameters):
             tls=tls,
             tls_timeout=self.ssl_timeout,
             proxy=proxy,
+            keepalive=self.reuse_connections,
+            names=self._names,
         )
 
     async def stop(self) -> None:
