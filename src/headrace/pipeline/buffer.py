@@ -132,6 +132,17 @@ class Buffer:
         self.events += count
         return self.is_full(chunk)
 
+    def accept_whole(self, writes: Sequence[Write]) -> None:
+        """Store new chunks that are complete with one piece each, and queue them. Raises OSError: nothing is kept."""
+        self.store.write(writes, None)
+        seal, queued = self.store.seal, self.queued
+        for chunk, _data, count in writes:
+            seal(chunk)
+            chunk.state = QUEUED
+            queued[chunk.id] = chunk
+            self.used += chunk.size
+            self.events += count
+
     def stage(self, chunk: Chunk) -> None:
         """Make a new chunk the one that its group's events go to."""
         self.staged[chunk.group] = chunk

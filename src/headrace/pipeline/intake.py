@@ -86,6 +86,7 @@ class Intake:
         self._waiters: deque[_Waiter] = deque()
         keys = shaper.keys
         self._plain = keys.simple and not shaper.formats
+        self._singles = keys.simple and shaper.limits.chunk_records == 1
         self._group = None if keys.tag else keys.of_tag("")[0]
 
     @property
@@ -95,7 +96,11 @@ class Intake:
 
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Take a batch; see `headrace.pipeline.plugin`. Raises BufferOverflow when it is refused."""
-        if self._plain and not self._waiters and batch.id is None and not self.closed:
+        if self._waiters or batch.id is not None or self.closed:
+            return self._emit(tag, batch)
+        if self._singles:
+            return self._emit_singles(tag, batch)
+        if self._plain:
             # The short way of nearly every batch: it fits into one chunk as it is.
             try:
                 data = batch.packed()
@@ -121,6 +126,20 @@ class Intake:
                     self._flusher.chunk_staged(chunk)
                 return buffer.store.acknowledged()
         return self._emit(tag, batch)
+
+    def _emit_singles(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        """The short way where each record is a chunk of its own."""
+        buffer = self.buffer
+        writes = self.shaper.singles(tag, batch)
+        if writes is None or not buffer.room(sum([len(write[1]) for write in writes])):
+            return self._emit(tag, batch)
+        try:
+            buffer.accept_whole(writes)
+        except OSError:
+            return self._emit(tag, batch)
+        self.received += batch.count
+        self._flusher.chunks_queued()
+        return buffer.store.acknowledged()
 
     def resume(self) -> None:
         """Let waiting batches in, first come first served, as far as there is room."""

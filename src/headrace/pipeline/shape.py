@@ -100,6 +100,27 @@ class Shaper:
             found[1].append(Piece(data, 1, (time, record)))
         return pieces
 
+    def singles(self, tag: str, batch: Batch) -> list[Write] | None:
+        """A new chunk for each record of a batch: for chunks of one record, when only the tag counts.
+
+        None when a record needs a closer look: it cannot be formatted, is left out, or may be too large.
+        """
+        shape = self.output.format if self.formats else _packed
+        limit = self.limits.chunk_size
+        texts: list[bytes] = []
+        for time, record in batch.events():
+            try:
+                data = shape(tag, time, record)
+            except Exception:  # noqa: BLE001 - `pieces` meets it again, and does what is to be done
+                return None
+            if data is None or len(data) > limit:
+                return None
+            texts.append(data)
+        store, keys, kind = self.buffer.store, self.keys, self._codec
+        group, meta = keys.of_tag(tag)
+        created, since = self._wall_ns(), self._now()
+        return [(Chunk(store, keys, group, meta, created, since, kind), data, 1) for data in texts]
+
     def new_chunk(self, tag: str) -> Chunk:
         """Return an empty chunk for events of a tag, when neither time nor record counts."""
         group, meta = self.keys.of_tag(tag)
@@ -176,6 +197,10 @@ class Shaper:
         made = Chunk(self.buffer.store, self.keys, group, meta, self._wall_ns(), self._now(), self._codec)
         plan.made.append(made)
         return made
+
+
+def _packed(_tag: str, time: int, record: Record) -> bytes:
+    return pack_event(time, record)
 
 
 def size_of(pieces: Pieces) -> int:
