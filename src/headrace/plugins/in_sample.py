@@ -1,8 +1,12 @@
 """Input `sample` (docs.fluentd.org, Input Plugins, sample): made-up events at an exact rate.
 
 Event k of a run is due k/rate seconds after its beginning, whatever became of the ones before. At high rates
-what is due is emitted every 10 ms, in batches. A loop that was held up makes up for at most one second; what
-is older is not emitted (`skipped` counts it), as Fluentd begins each second anew.
+what is due is emitted every 10 ms, in batches that hold the loop for about SLICE. Between two of them those who
+deliver get the loop for GIVE_WAY times as long, if they have that much to do: so what is delivered at a rate that
+nobody can follow is as much as at the highest one that they can.
+
+A loop that was held up makes up for at most one second; what is older is not emitted (`skipped` counts it), as
+Fluentd begins each second anew.
 """
 
 from __future__ import annotations
@@ -27,6 +31,12 @@ CATCH_UP: Final = 1.0
 """Seconds of events that are made up for after a delay."""
 LARGEST: Final = 256
 """Events of a batch, unless `size` is larger."""
+SMALLEST: Final = 16
+SLICE: Final = 0.0003
+"""Seconds that a batch should take at most: where events are dear (a chunk each), batches become smaller."""
+GIVE_WAY: Final = 4
+IDLE_TURN: Final = 20e-6
+"""Seconds of a turn of the loop in which nobody had anything to do."""
 
 
 def _samples(value: object) -> list[Record]:
@@ -79,6 +89,7 @@ class SampleInput(Source):
         self.refused = 0
         self.skipped = 0
         self._serial = 0
+        self._most = LARGEST
         packed = [(sample, pack_value(sample)) for sample in self.sample]
         self._cycle = cycle(packed)
         self._task = self.context.loop.create_task(self._run(), name=self.plugin_id)
@@ -108,14 +119,16 @@ class SampleInput(Source):
             await clock.sleep(max(begin + done / rate - clock.now(), TICK if rate > 1 / TICK else 0.0))
 
     async def _emit(self, count: int) -> None:
-        largest = max(LARGEST, self.size)
-        behind = count > 2 * TICK * self.rate * self.size
+        now = self.context.clock.now
         while count > 0:
-            number = min(count, largest)
+            number = min(count, max(self._most, self.size))
             count -= number
-            began = self.context.clock.now()
+            began = now()
+            taken = 0.0
             try:
                 waiting = self.router.emit(self.tag, self._batch(number))
+                taken = now() - began
+                self._adapt(number, taken)
                 if waiting is not None:
                     await waiting
             except BufferOverflow:
@@ -125,8 +138,26 @@ class SampleInput(Source):
             else:
                 self.emitted += number
             if count > 0:
-                # At a rate that nobody can follow, those who deliver get as much of the loop as we had.
-                await self.context.clock.sleep(self.context.clock.now() - began if behind else 0.0)
+                await self._give_way(taken)
+
+    async def _give_way(self, seconds: float) -> None:
+        """Let the others have the loop, at least once, for as long as our `seconds` on it are worth."""
+        clock = self.context.clock
+        left = seconds * GIVE_WAY
+        while True:
+            began = clock.now()
+            await clock.sleep(0)
+            turn = clock.now() - began
+            left -= turn
+            if left <= 0 or turn < IDLE_TURN:
+                return
+
+    def _adapt(self, number: int, seconds: float) -> None:
+        """Choose how many events the next batch has at most, from what the last one took."""
+        if seconds > SLICE:
+            self._most = max(number // 2, SMALLEST)
+        elif seconds < SLICE / 2 and number >= self._most:
+            self._most = min(self._most * 2, LARGEST)
 
     def _batch(self, count: int) -> Batch:
         time = self.context.clock.wall_ns()
