@@ -7,12 +7,12 @@ Plain TCP on loopback at a rate that saturates the sender; TLS 1.2 and 1.3 behin
 from __future__ import annotations
 
 import contextlib
+import http.client
 import pathlib
 import re
 import shutil
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,17 +67,26 @@ SENDER = """
 """
 
 
-def counters(port: int) -> tuple[int, int]:
-    """(connections accepted, requests answered) by the sink, its own status requests included."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as reply:
-        match = re.search(r"(\d+) (\d+) (\d+)", reply.read().decode())
-    assert match
-    return int(match[1]), int(match[3])
+class Counters:
+    """What the sink says of itself, asked on one connection that stays open, so that asking opens none."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        self._asked = 0
+        self.read()
+
+    def read(self) -> tuple[int, int]:
+        """(connections accepted, requests answered), those of asking left out of the requests."""
+        self._connection.request("GET", "/")
+        match = re.search(r"(\d+) (\d+) (\d+)", self._connection.getresponse().read().decode())
+        assert match
+        self._asked += 1
+        return int(match[1]), int(match[3]) - self._asked
 
 
 @contextlib.contextmanager
-def sink(folder: pathlib.Path) -> Iterator[tuple[int, int, int]]:
-    """nginx answering 200 to everything; gives the ports for plain, TLS and status."""
+def sink(folder: pathlib.Path) -> Iterator[tuple[int, int, Counters]]:
+    """nginx answering 200 to everything; gives the ports for plain and TLS, and its counters."""
     prefix = folder / "sink"
     (prefix / "logs").mkdir(parents=True)
     cert, key = prefix / "cert.pem", prefix / "key.pem"
@@ -111,11 +120,11 @@ def sink(folder: pathlib.Path) -> Iterator[tuple[int, int, int]]:
         log=folder / "sink.log",
     ) as program:
         wait_for(status, program)
-        yield port, tls, status
+        yield port, tls, Counters(status)
 
 
 def send(
-    folder: pathlib.Path, name: str, *, status: int, seconds: float, settle: float = 3.0, **settings: Any
+    folder: pathlib.Path, name: str, *, status: Counters, seconds: float, settle: float = 3.0, **settings: Any
 ) -> dict[str, float]:
     """Run one sender against the sink; give requests a second and connections opened."""
     conf = folder / f"{name}.conf"
@@ -124,20 +133,20 @@ def send(
     conf.write_text(SENDER.format(**settings))
     command = fluentd_command(conf) if name.startswith("fluentd") else [str(BIN / "headrace-fluentd"), "-c", str(conf)]
     assert command
-    accepted_at_start, _ = counters(status)
+    accepted_at_start, _ = status.read()
     with Program(command, core=0, log=folder / f"{name}.log") as program:
         deadline = time.monotonic() + 30
-        _, before = counters(status)
-        while counters(status)[1] - before < 100 and time.monotonic() < deadline:
+        _, before = status.read()
+        while status.read()[1] - before < 100 and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(settle)
-        _, before = counters(status)
+        _, before = status.read()
         cpu, start = program.cpu(), time.monotonic()
         time.sleep(seconds)
-        accepted, after = counters(status)
+        accepted, after = status.read()
         taken = time.monotonic() - start
         used = program.cpu() - cpu
-    requests = after - before - 1
+    requests = after - before
     return {
         "rate": requests / taken,
         "accepted": accepted - accepted_at_start,
@@ -219,5 +228,5 @@ GOALS = {
     "on_over_off.TLSv1_3": -1.8,
     "times_fluentd.on": -5.0,
     "times_fluentd.off": -5.0,
-    "connections_accepted.plain_on": 33.0,
+    "connections_accepted.plain_on": 32.0,
 }

@@ -55,7 +55,10 @@ class MemoryStore:
             if chunk.encoder is not None:
                 self._compress(chunk, data)
             else:
-                chunk.parts.append(data)
+                if chunk.parts:
+                    chunk.parts.append(data)
+                else:  # a list made for one piece is half the size of one that grew
+                    chunk.parts = [data]
                 chunk.size += len(data)
             chunk.count += count
         if batch_id is not None:

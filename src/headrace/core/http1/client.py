@@ -139,14 +139,14 @@ async def exchange(
         truncated=dropped > 0,
         head=head,
     )
-    if reads == 1:
+    # With the end of the connection as its end, an answer is more than its bytes; what else is known may go on.
+    if reads == 1 and response.keep_alive == head.keep_alive and not (head.until_close or response.truncated):
         _remember(method, data, response)
     return response
 
 
 def _remember(method: bytes, data: bytes, response: Response) -> None:
-    """Keep an answer that came whole in one read, when it is small and leaves the connection open."""
-    if response.keep_alive and not response.truncated and len(data) <= _ANSWER_KEPT_SIZE:
+    if len(data) <= _ANSWER_KEPT_SIZE:
         if len(_answers) >= _ANSWERS_KEPT:
             _answers.clear()
         _answers[method, data] = response
