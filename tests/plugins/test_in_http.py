@@ -466,7 +466,6 @@ async def test_a_certificate_made_at_start(tmp_path, signed_by):
         ('cors_allow_credentials true\ncors_allow_origins ["*"]', "cors_allow_origins"),
         ('add_tag_prefix ""', "must not be empty"),
         ("port 70000", "out of range"),
-        ("format json", "<parse>"),
         ("body_size 1", 'did you mean "body_size_limit"?'),
         ("<transport tls>\n</transport>", "one of cert_path, ca_cert_path and insecure"),
         ("<transport tls>\ncert_path /c\n</transport>", "needs private_key_path"),

@@ -278,8 +278,8 @@ async def test_a_full_disk_leaves_no_half_chunk(prefix, append):
         ("", "<buffer time>\n@type memory\n</buffer>", "x.%Y", "but not %m, %d"),
         ("", "<buffer []>\n@type memory\n</buffer>", "${tag}", '"tag" is not a chunk key'),
         ("compress bz2", "", "out", "compress"),
-        ("format json", "", "out", "use a <format> section"),
-        ("utc true", "", "out", "timekey_use_utc"),
+        ("utc maybe", "", "out", "utc"),
+        ("time_slice_format %Y", "", "out", "too long"),
     ],
 )
 def test_what_is_refused(prefix, lines, buffer, path, message):

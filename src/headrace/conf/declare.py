@@ -289,12 +289,18 @@ class Configurable:
         hint = f'"{child.name}" is a parameter: {child.name} VALUE' if child.name in params else ""
         problems.unknown(f"unknown section <{child.name}>", child.place, hint=hint or near_miss(child.name, sections))
 
-    @staticmethod
+    @classmethod
+    def hint_for(cls, name: str) -> str:
+        """What to do about a parameter that is unknown here and known elsewhere; "" when there is nothing to say."""
+        return ""
+
+    @classmethod
     def _unknown_param(
-        child: Directive, params: dict[str, Param[Any]], sections: dict[str, Section[Any]], problems: Problems
+        cls, child: Directive, params: dict[str, Param[Any]], sections: dict[str, Section[Any]], problems: Problems
     ) -> None:
         name = child.name
-        hint = f'"{name}" is a section: <{name}> ... </{name}>' if name in sections else near_miss(name, params)
+        hint = f'"{name}" is a section: <{name}> ... </{name}>' if name in sections else ""
+        hint = hint or cls.hint_for(name) or near_miss(name, params)
         problems.unknown(f'unknown parameter "{name}"', child.place, hint=hint)
 
 

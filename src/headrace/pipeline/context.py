@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
+from headrace.pipeline.compat import converted
 from headrace.pipeline.files import Files
 from headrace.pipeline.plugin import LEVELS, Filter, Formatter, Output, Parser, Plugin, Source
 from headrace.pipeline.router import ErrorDesk, Router
@@ -164,7 +165,7 @@ class Context:
         problems = self.problems
         before = len(problems.errors)
         plugin = cls()
-        plugin.configure(directive, problems)
+        plugin.configure(converted(cls, directive, self.lookup, problems), problems)
         if len(problems.errors) > before:
             return None
         plugin.context = self

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from headrace.conf.params import Configurable, enum, number, raw_section, string
+from headrace.pipeline.compat import hint_for as compat_hint
 from headrace.pipeline.event import Batch, Event, Record
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class Plugin(Configurable):
     kind: ClassVar[str] = ""
     multi_workers_ready: ClassVar[bool] = True
     """False: a source that only one worker may run."""
+    old_style: ClassVar[Mapping[str, str]] = {}
+    """Sections whose parameters may stand beside the others, as before Fluentd 0.14: buffer, parse, format, inject.
+
+    With each its chunk key (buffer) or its default type (parse, format); see `headrace.pipeline.compat`."""
 
     type_ = string(default="", key="@type", doc="Which plugin this is")
     id_ = string(default=None, key="@id", doc="Its unique name, in logs, statistics and below root_dir")
@@ -87,6 +92,11 @@ class Plugin(Configurable):
     context: Context
     router: Router
     """Where what it emits goes: the label it stands in, or the one that `@label` names."""
+
+    @classmethod
+    def hint_for(cls, name: str) -> str:
+        """Where the parameter of an older version belongs."""
+        return compat_hint(name) if cls.kind in {"input", "output", "filter"} else ""
 
     def provision(self, context: Context) -> None:
         """Resolve what the configuration names; `plugin_id`, `log`, `context` and `router` are set already."""

@@ -16,19 +16,24 @@ SUFFIXES: Final = {"text": "", "gz": ".gz", "gzip": ".gz", "zstd": ".zstd"}
 _TIME_FORMATS: Final = ((60, "%Y%m%d%H%M%S"), (3600, "%Y%m%d%H%M"), (86400, "%Y%m%d%H"))
 
 
-def template_of(path: str, *, timekey: int | None, append: bool, suffix: str, compress: str) -> str:
+def template_of(
+    path: str, *, timekey: int | None, append: bool, suffix: str, compress: str, slices: str | None = None
+) -> str:
     """The template of the files for a `path` (docs.fluentd.org, Output Plugins, file). Raises ValueError.
 
     The time slice and, unless files are appended to, an index are put where a `*` stands, or at the end.
+    slices: the form of the time slice, where it is not that of timekey.
     """
     index = "" if append else INDEX
     end = SUFFIXES[compress]
     if "*" in path:
         if timekey is None:
             raise ValueError('a path with "*" needs the chunk key time')
-        return path.replace("*", _time_format(timekey) + index) + end
+        return path.replace("*", (slices or _time_format(timekey)) + index) + end
     if timekey is None:
         return path + index + suffix + end
+    if slices:
+        return f"{path}.{slices}{index}{suffix}{end}"
     format_ = _time_format(timekey)
     parts = [format_[at : at + 2] for at in range(0, len(format_), 2)]
     missing = [part for part in parts if part not in path]

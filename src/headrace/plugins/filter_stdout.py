@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.conf.params import raw_section, section
 from headrace.pipeline.plugin import Filter
@@ -10,6 +10,8 @@ from headrace.plugins.inject import Inject
 from headrace.plugins.stdout import write_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.pipeline.context import Context
     from headrace.pipeline.event import Batch
     from headrace.pipeline.plugin import Formatter
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 class StdoutFilter(Filter):
     """Prints events and lets them pass unchanged."""
+
+    old_style: ClassVar[Mapping[str, str]] = {"inject": "", "format": "stdout"}
 
     format_section = raw_section(name="format", doc="The formatter; stdout by default")
     inject = section(Inject, name="inject", doc="Values to add to what is printed")

@@ -29,7 +29,6 @@ DAY: Final = "86400"
 KEPT: Final = 1024
 THREADED: Final = 128 << 10
 """Bytes from which a chunk is compressed in a thread: zlib and zstd let the loop run meanwhile."""
-_IN_BUFFER: Final = "write it in <buffer>, as timekey_use_utc or timekey_zone"
 
 
 class FileOutput(Output):
@@ -37,6 +36,7 @@ class FileOutput(Output):
 
     buffer_defaults: ClassVar[Mapping[str, str]] = {"@type": "file", "timekey": DAY}
     default_chunk_keys = ("time",)
+    old_style: ClassVar[Mapping[str, str]] = {"format": "out_file", "buffer": "time", "inject": ""}
 
     path = string(placeholders=True, doc="Path of the files; a * in it stands for the time slice")
     append = boolean(default=False, doc="Append chunks to the file of their slice; false: a file for each chunk")
@@ -54,11 +54,9 @@ class FileOutput(Output):
     format_section = raw_section(name="format", doc="The formatter; out_file by default")
     inject = section(Inject, name="inject", doc="Values to add to each record")
 
-    format_ = string(default=None, key="format", obsoleted="use a <format> section", doc="Removed")
-    utc = string(default=None, obsoleted=_IN_BUFFER, doc="Removed")
-    localtime = string(default=None, obsoleted=_IN_BUFFER, doc="Removed")
-    time_slice_format = string(default=None, obsoleted="write it in path; timekey is in <buffer>", doc="Removed")
-    time_slice_wait = string(default=None, obsoleted="write timekey_wait in <buffer>", doc="Removed")
+    time_slice_format = string(
+        default=None, doc="Form of the time slice in the path; before 0.14, without a <buffer>, it also is timekey"
+    )
 
     def buffer_parameters(self) -> Mapping[str, str]:
         """The defaults of <buffer>; a file buffer without a place of its own is kept beside the files."""
@@ -82,6 +80,7 @@ class FileOutput(Output):
                 append=self.append,
                 suffix=self.path_suffix if self.add_path_suffix else "",
                 compress=self.compress,
+                slices=self.time_slice_format,
             )
         except ValueError as error:
             raise ConfError(str(error), self.place_of("path")) from error

@@ -25,6 +25,7 @@ class StdoutOutput(Output):
     prefers_buffer = False
     buffer_defaults: ClassVar[Mapping[str, str]] = {"flush_at_shutdown": "true", "chunk_limit_size": "10k"}
     default_chunk_keys = ("tag",)
+    old_style: ClassVar[Mapping[str, str]] = {"inject": "", "format": "stdout"}
 
     format_section = raw_section(name="format", doc="The formatter; stdout by default")
     inject = section(Inject, name="inject", doc="Values to add to each record")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.conf.params import array, boolean, integer, raw_section, reserved, section, size, string, time
 from headrace.core.http1.linger import evict_idle
@@ -24,6 +24,7 @@ from headrace.plugins.transport import Transport
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Mapping
 
     from headrace.conf.params import Problems
     from headrace.pipeline.context import Context
@@ -42,6 +43,7 @@ class HttpInput(Source):
     """Takes events by HTTP requests; the path is the tag."""
 
     multi_workers_ready = True
+    old_style: ClassVar[Mapping[str, str]] = {"parse": OWN_PARSER}
 
     port = integer(default=9880, doc="Port to listen on")
     bind = string(default="0.0.0.0", doc="Address to listen on")
@@ -67,7 +69,6 @@ class HttpInput(Source):
     blocking_timeout = time(
         default=0.5, deprecated="it has no effect: nothing here waits in intervals", doc="No effect"
     )
-    format = string(default=None, obsoleted="use a <parse> section", doc="Removed")
     transport = section(Transport, name="transport", argument="protocol", doc="Plain TCP or TLS")
     parse_section = raw_section(name="parse", doc="The parser of bodies; absent: the Content-Type decides")
 
