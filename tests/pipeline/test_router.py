@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from headrace.errors import BufferOverflow
+from headrace.errors import BufferOverflow, Unrecoverable
 from headrace.pipeline.event import Batch
+from headrace.pipeline.logevents import BURST, INTERVAL
 from headrace.pipeline.plugin import Output
 from headrace.pipeline.router import CACHE_SIZE
-from headrace.testing.pipelines import Direct, Kit
+from headrace.testing.pipelines import Direct, Kit, Script
 
 
 class Relabel(Output):
@@ -191,13 +190,45 @@ async def test_log_events():
     assert len(log.events) == 1
 
 
-async def test_a_catch_all_does_not_take_log_events():
-    kit = await Kit("<match **>\n@type direct\n</match>").start()
+@pytest.mark.parametrize("pattern", ["**", "fluent.**", "{a,fluent}.*"])
+async def test_without_the_label_the_top_level_takes_log_events(pattern):
+    kit = await Kit(f"<match {pattern}>\n@type direct\n</match>", log_events=True).start()
     kit.of(Direct).log.warning("hello")
-    assert kit.of(Direct).events == []
+    assert [(tag, record["message"]) for tag, _time, record in kit.of(Direct).events] == [("fluent.warn", "hello")]
     await kit.stop()
-    kit = await Kit("<match fluent.**>\n@type direct\n</match>").start()
+
+
+async def test_tags_that_nothing_takes_make_no_events():
+    kit = await Kit("<match fluent.warn>\n@type direct\n</match>", log_events=True).start()
+    kit.of(Direct).log.error("hello")
     kit.of(Direct).log.warning("hello")
     assert len(kit.of(Direct).events) == 1
+    assert kit.pipeline.router.unmatched == 0
     await kit.stop()
-    await asyncio.sleep(0)
+
+
+async def test_the_lines_about_an_output_that_fails_do_not_multiply():
+    text = "<match **>\n@type script\n<buffer>\nflush_mode immediate\nchunk_limit_records 1\n</buffer>\n</match>"
+    kit = await Kit(text, plugins=[Script], log_events=True).start()
+    kit.script.then = Unrecoverable("never")
+    await kit.emit("a", {"n": 1})
+    await kit.clock.elapse(600)
+    tries = len(kit.script.tries)
+    assert 1 < tries <= 1 + BURST + 600 / INTERVAL + 1
+    await kit.clock.elapse(600)
+    assert len(kit.script.tries) - tries <= 600 / INTERVAL + 1
+    kit.script.then = None
+    await kit.stop()
+
+
+async def test_log_events_wait_for_room_in_bounded_number():
+    text = (
+        "<match **>\n@type script\n<buffer>\nflush_interval 1000\ntotal_limit_size 300\noverflow_action block\n"
+        "</buffer>\n</match>"
+    )
+    kit = await Kit(text, plugins=[Script], log_events=True).start()
+    for number in range(60):
+        kit.pipeline.context.log.getChild(f"p{number}").warning("w")
+    await kit.work()
+    assert kit.pipeline.stats()["log_events_lost"] > 0
+    await kit.stop()

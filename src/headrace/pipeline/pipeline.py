@@ -83,7 +83,8 @@ class Pipeline:
         router = log_router(context)
         if router is not None:
             level = LEVELS[context.settings.log_level]
-            self._log_events = LogEvents(router, level, clock.wall_ns)
+            labelled = router is not context.root
+            self._log_events = LogEvents(router, level, clock.wall_ns, clock.now, every_tag=labelled)
             context.log.addHandler(self._log_events)
 
     async def stop(self, within: float) -> None:
@@ -92,6 +93,7 @@ class Pipeline:
         end = clock.now() + within
         if self._log_events is not None:
             self.context.log.removeHandler(self._log_events)
+            self._log_events.close()
             self._log_events = None
         started, self._started = self._started, []
         sources = [plugin for plugin in started if isinstance(plugin, Source)]
@@ -132,6 +134,7 @@ class Pipeline:
             "unmatched": {name: router.unmatched for name, router in context.labels.items()},
             "error_events": context.desk.events,
             "error_events_lost": context.desk.lost,
+            "log_events_lost": self._log_events.lost if self._log_events is not None else 0,
         }
 
     async def _together(self, steps: list[tuple[Plugin, Coroutine[Any, Any, None]]], within: float) -> None:

@@ -131,13 +131,6 @@ class Router:
         """Whether an output takes this tag."""
         return self._find(tag)[1] is not None
 
-    def matches_by_name(self, tag: str) -> bool:
-        """Whether an output takes this tag and not just any."""
-        return any(
-            collector is not None and pattern.matches(tag) and not pattern.matches("\0")
-            for pattern, _filter, collector in self._rules
-        )
-
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Send a batch on its way; see `headrace.pipeline.plugin` for what comes back.
 

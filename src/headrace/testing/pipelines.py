@@ -10,13 +10,14 @@ await kit.stop()
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.conf.fluent import parse
 from headrace.conf.params import Problems
 from headrace.errors import Error, Unrecoverable
 from headrace.pipeline.build import build_pipeline
 from headrace.pipeline.event import Batch, Event
+from headrace.pipeline.logevents import LABEL
 from headrace.pipeline.plugin import Filter, Output, Plugin
 from headrace.plugins.registry import lookup
 from headrace.testing.clock import FakeClock, settle
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
 
 __all__ = ["Direct", "DropFilter", "Kit", "Script", "TransientError", "settle"]
+
+
+_NO_LOG: Final = f"<label {LABEL}>\n<match **>\n@type null\n</match>\n</label>\n"
 
 
 class Script(Output):
@@ -113,7 +117,10 @@ class TransientError(Error):
 
 
 class Kit:
-    """A pipeline under test. `log` of what is logged is pytest's caplog."""
+    """A pipeline under test. `log` of what is logged is pytest's caplog.
+
+    log_events: False keeps the engine's own lines away from the outputs, unless the text has @FLUENT_LOG.
+    """
 
     def __init__(
         self,
@@ -123,6 +130,7 @@ class Kit:
         settings: Settings | None = None,
         files: Files | None = None,
         clock: FakeClock | None = None,
+        log_events: bool = False,
     ) -> None:
         self.problems = Problems()
         self.clock = clock or FakeClock()
@@ -130,6 +138,8 @@ class Kit:
             (cls.kind, vars(cls)["name"]): cls for cls in _own_plugins(plugins)
         }
         tree = parse(text, "test.conf", env={}, hostname="host", worker_id="0")
+        if not log_events and LABEL not in text:
+            tree += parse(_NO_LOG, "kit.conf", env={}, hostname="host", worker_id="0")
         self.pipeline: Pipeline | None = build_pipeline(
             tree, lookup=self._lookup, problems=self.problems, settings=settings, files=files
         )
