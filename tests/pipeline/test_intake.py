@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BufferOverflow
 from headrace.pipeline.event import Batch
-from headrace.testing.pipelines import Direct, Kit, Script, TransientError
+from headrace.testing.pipelines import Direct, Kit, Script, TransientError, settle
 
 
 def conf(buffer: str = "", extra: str = "", argument: str = "", kind: str = "script") -> str:
@@ -414,3 +414,29 @@ def test_every_event_is_accounted_for(steps, action, argument, compress, records
         await kit.stop()
 
     asyncio.run(run())
+
+
+async def test_chunks_of_one_record_are_made_in_one_pass(monkeypatch):
+    kit = await Kit(conf("chunk_limit_records 1\nflush_interval 1s")).start()
+    store = kit.script.runner.buffer.store
+    writes = []
+    write = store.write
+    monkeypatch.setattr(store, "write", lambda pieces, name: writes.append(len(pieces)) or write(pieces, name))
+    await kit.emit("t", *[{"n": n} for n in range(50)])
+    await settle(100)
+    assert writes == [50]
+    assert kit.script.got == [{"n": n} for n in range(50)]
+    assert len({name for _when, name in kit.script.tries}) == 50
+    assert kit.stats()["buffer_total_queued_size"] == 0
+    assert kit.balanced()
+    await kit.stop()
+
+
+async def test_one_bad_record_among_chunks_of_one_record():
+    kit = await Kit(conf("chunk_limit_records 1\nchunk_limit_size 1k\nflush_interval 1s", ERROR)).start()
+    await kit.emit("t", *batch_of_ten())
+    await kit.clock.elapse(2)
+    assert [record["n"] for _tag, _time, record in kit.of(Direct).events] == [4]
+    assert [record["n"] for record in kit.script.got] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert kit.balanced()
+    await kit.stop()

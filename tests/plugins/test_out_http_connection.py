@@ -2,26 +2,31 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 
 import pytest
+import uvloop
 
 from headrace.core.clock import Clock
 from headrace.core.connect import Target, dial
 from headrace.errors import ConnectionFailed, Timeout
-from headrace.plugins.out_http.connection import LaneConnection
+from headrace.plugins.out_http.connection import FRESH, LaneConnection
 from headrace.plugins.out_http.endpoint import parse
+from headrace.testing.clock import FakeClock
 from headrace.testing.origin import Origin, Reply, ok
 
 
 @contextlib.asynccontextmanager
-async def lane(*, reuse=True, read_timeout=5.0):
+async def lane(*, reuse=True, read_timeout=5.0, now=None):
     loop = asyncio.get_running_loop()
     clock = Clock(loop)
 
     async def open_connection(endpoint):
         return await dial(Target(endpoint.host, endpoint.port), loop=loop, clock=clock, timeout=5.0)
 
-    connection = LaneConnection(open_connection, clock.now, method=b"POST", reuse=reuse, read_timeout=read_timeout)
+    connection = LaneConnection(
+        open_connection, now or clock.now, method=b"POST", reuse=reuse, read_timeout=read_timeout
+    )
     yield connection
     connection.close()
 
@@ -61,6 +66,43 @@ async def test_one_connection_for_all_requests(reply):
         assert response.status in {200, 204, 503}
         connection.close()
         await origin.all_closed()
+
+
+class Counting:
+    """A socket that counts calls."""
+
+    def __init__(self, sock):
+        self._sock = sock
+        self.calls = Counter()
+
+    def __getattr__(self, name):
+        self.calls[name] += 1
+        return getattr(self._sock, name)
+
+
+async def ten_requests():
+    clock = FakeClock()
+    async with Origin() as origin, lane(now=clock.now) as connection:
+        await send(connection, origin)
+        sock = connection.stream.sock = Counting(connection.stream.sock)
+        for _ in range(10):
+            await send(connection, origin)
+        return dict(sock.calls)
+
+
+def test_a_request_on_a_kept_connection_is_one_send_and_one_receive():
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the loop of the product: it calls in time
+        assert runner.run(ten_requests()) == {"send": 10, "recv": 10}
+
+
+async def test_a_connection_that_was_kept_for_long_is_looked_at():
+    clock = FakeClock()
+    async with Origin() as origin, lane(now=clock.now) as connection:
+        await send(connection, origin)
+        sock = connection.stream.sock = Counting(connection.stream.sock)
+        clock.advance(FRESH)
+        await send(connection, origin)
+        assert sock.calls == {"send": 1, "recv": 2}  # one of them takes nothing
 
 
 async def test_one_connection_for_each_request_without_reuse():

@@ -1,10 +1,11 @@
 """Source sample: how many events in which time, and what they are."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
 
-from headrace.plugins.in_sample import TICK, SampleInput
+from headrace.plugins.in_sample import GIVE_WAY, IDLE_TURN, LARGEST, SMALLEST, TICK, SampleInput
 from headrace.testing.pipelines import Direct, Kit
 
 TEXT = """
@@ -76,6 +77,51 @@ async def test_a_loop_that_was_held_up_makes_up_for_one_second_only():
     await made.clock.elapse(0.0001)
     assert len(made.of(Direct).events) == 200
     assert made.of(SampleInput).stats()["skipped"] == pytest.approx(900, abs=1)
+    await made.stop()
+
+
+class Costly(Direct):
+    """Each event takes `cost` seconds of the loop."""
+
+    name = "costly"
+    cost = 0.0
+
+    def process(self, tag, batch):
+        self.context.clock._time += self.cost * batch.count
+        self.batches = [*getattr(self, "batches", []), batch.count]
+
+
+@pytest.mark.parametrize(("cost", "least", "most"), [(0.0, LARGEST, LARGEST), (1e-5, SMALLEST, 31), (1e-3, 16, 16)])
+async def test_batches_are_as_large_as_a_slice_allows(cost, least, most):
+    made = await Kit(
+        TEXT.format(type="sample", lines="rate 9999").replace("direct", "costly"), plugins=[Costly]
+    ).start()
+    made.of(Costly).cost = cost
+    await made.clock.elapse(1.0)
+    sizes = [count for count in made.of(Costly).batches if count != 1]
+    full = sizes[4:] if cost else sizes
+    assert max(full) <= most
+    assert max(full) >= min(least, 99)
+    await made.stop()
+
+
+async def test_whoever_delivers_gets_the_loop_for_several_times_as_long():
+    made = await kit("rate 1").start()
+    source, turns = made.of(SampleInput), 0
+
+    async def deliver(seconds):
+        nonlocal turns
+        while True:
+            made.clock._time += seconds
+            turns += 1
+            await asyncio.sleep(0)
+
+    for seconds, least, most in ((1e-4, GIVE_WAY * 10, GIVE_WAY * 10 + 2), (IDLE_TURN / 2, 1, 2)):
+        turns = 0
+        busy = asyncio.create_task(deliver(seconds))
+        await source._give_way(1e-3)
+        busy.cancel()
+        assert least - 1 <= turns <= most
     await made.stop()
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from headrace.core.http1 import client
 from headrace.core.http1.client import MAX_DROPPED, NoReply, ReplyTimeout, exchange
 from headrace.core.http1.events import EndOfMessage
 from headrace.core.http1.parse import ProtocolError, ResponseParser
@@ -160,6 +161,83 @@ class TestExchange:
             assert response.header(b"x") == b"y"
             assert response.keep_alive
             assert origin.pair.near.probe() == "idle"
+
+    async def test_a_request_is_one_send_and_one_receive(self):
+        origin = Origin()
+        calls = origin.pair.near_socket.calls
+        for _ in range(10):
+            before = dict(calls)
+            task = origin.ask()
+            await settle()
+            origin.say(answer([b"Content-Length: 2"], b"ok"))
+            await task
+            spent = {name: calls.get(name, 0) - before.get(name, 0) for name in ("send", "sendmsg", "recv")}
+            assert spent == {"send": 1, "sendmsg": 0, "recv": 1}
+
+    @pytest.mark.parametrize(
+        ("data", "parsed"),
+        [
+            (answer([b"Content-Length: 2", b"A: once"], b"ok"), 1),
+            (answer([b"Content-Length: 2", b"Connection: close", b"B: once"], b"ok"), 1),
+            (answer([b"Content-Length: 2", b"C: more"], b"ok more"), 3),
+            (answer([b"Content-Length: 600", b"D: large"], b"x" * 600), 3),
+        ],
+    )
+    async def test_the_same_bytes_are_parsed_once(self, monkeypatch, data, parsed):
+        parsers = []
+        make = client.ResponseParser
+        monkeypatch.setattr(client, "ResponseParser", lambda method: parsers.append(make(method)) or parsers[-1])
+        monkeypatch.setattr(client, "_answers", {})
+        seen = []
+        for _ in range(3):
+            origin = Origin()
+            task = origin.ask()
+            await settle()
+            origin.say(data)
+            response = await task
+            seen.append((response.status, response.body, response.keep_alive, response.headers))
+        assert seen[0] == seen[1] == seen[2]
+        assert len(parsers) == parsed
+
+    async def test_a_known_answer_respects_the_limit_of_the_body_and_an_unsent_request(self, monkeypatch):
+        monkeypatch.setattr(client, "_answers", {})
+        data = answer([b"Content-Length: 2"], b"ok")
+        for max_body, body in ((9, b"ok"), (1, b"o"), (9, b"ok")):
+            origin = Origin()
+            task = origin.ask(max_body=max_body)
+            await settle()
+            origin.say(data)
+            response = await task
+            assert (response.body, response.truncated) == (body, max_body == 1)
+        origin = Origin()
+        task = origin.ask(b"x" * 10_000_000)
+        await settle()
+        origin.say(data)
+        assert not (await task).keep_alive  # the answer came before the request was sent
+
+    async def test_an_answer_that_ends_with_the_connection_is_not_known_before_its_end(self, monkeypatch):
+        monkeypatch.setattr(client, "_answers", {})
+        for more in (b"", b"", b" more"):
+            origin = Origin()
+            task = origin.ask()
+            await settle()
+            origin.say(answer([], b"ok"))
+            await settle()
+            assert not task.done()
+            if more:
+                origin.say(more)
+            origin.pair.far.close()
+            assert (await task).body == b"ok" + more
+
+    async def test_the_known_answers_are_bounded(self, monkeypatch):
+        monkeypatch.setattr(client, "_answers", {})
+        origin = Origin()
+        for number in range(client._ANSWERS_KEPT + 10):
+            task = origin.ask()
+            await settle()
+            origin.say(answer([b"Content-Length: 0", b"N: %d" % number]))
+            assert (await task).header(b"n") == b"%d" % number
+        assert len(client._answers) <= client._ANSWERS_KEPT
 
     async def test_request_is_one_gathered_write(self):
         origin = Origin()

@@ -11,6 +11,7 @@ import pytest
 from headrace import errors
 from headrace.core.clock import Clock
 from headrace.core.connect import Proxy, Target, dial
+from headrace.core.names import Names
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsConfig, TlsStream
 from headrace.testing.clock import FakeClock
@@ -344,3 +345,38 @@ async def test_a_proxy_that_refuses(answer, text):
 
 def test_targets_read_as_people_write_them():
     assert [str(t) for t in (Target("a", 1), Target("::1", 2), Target(unix="/s"))] == ["a:1", "[::1]:2", "unix:/s"]
+
+
+async def test_names_are_asked_for_once_and_the_address_that_answers_is_tried_first(monkeypatch):
+    asked, tried = [], []
+    with listening() as sock:
+        port = sock.getsockname()[1]
+        loop = resolving(monkeypatch, ("127.0.0.9", port), ("127.0.0.1", port))
+        answer = loop.getaddrinfo
+
+        class Asked(type(loop)):
+            async def getaddrinfo(self, *args, **options):
+                asked.append(args[0])
+                return await answer(*args, **options)
+
+        class Tried(socket.socket):
+            def connect_ex(self, address):
+                tried.append(address[0])
+                return super().connect_ex(address)
+
+        monkeypatch.setattr(socket, "socket", Tried)
+        names, clock = Names(), FakeClock()
+        for _ in range(5):
+            stream = await dial(Target("some.name", port), loop=Asked(loop), clock=clock, names=names)
+            assert stream.peer == ("127.0.0.1", port)
+            stream.close()
+    assert asked == ["some.name"]
+    assert tried.count("127.0.0.9") <= 2  # asked, and asked again how it went: in the first dial only
+
+
+async def test_a_peer_on_the_same_host_costs_no_turn_of_the_loop():
+    with listening() as sock:
+        dialling = connect(Target(*sock.getsockname()))
+        with pytest.raises(StopIteration) as ended:
+            dialling.send(None)  # runs to its end at once
+        ended.value.value.close()
