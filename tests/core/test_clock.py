@@ -214,11 +214,11 @@ async def test_real_time_fires_and_an_earlier_deadline_wakes_the_loop_earlier():
     clock = Clock(asyncio.get_running_loop())
     fired = asyncio.Event()
     order = []
+    before = clock.now()
     clock.deadline(60.0, order.append, "far")
     clock.deadline(0.05, lambda: (order.append("near"), fired.set()))
     clock.deadline(0.02, order.append, "nearer")
-    before = clock.now()
     await asyncio.wait_for(fired.wait(), 30)
-    assert clock.now() - before >= 0.05
+    assert clock.now() - before >= 0.05  # never early; how late it is depends on the machine
     assert order == ["nearer", "near"]
     await clock.sleep(0.0)

@@ -12,7 +12,7 @@ from http_rig import output, source
 from headrace.pipeline.event import Batch
 from headrace.testing.plugin import free_port, need_fluentd
 
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.fluentd
 
 
 @contextlib.asynccontextmanager

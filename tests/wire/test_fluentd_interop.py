@@ -8,7 +8,7 @@ import wire_rig as rig
 from headrace.testing.plugin import need_fluentd
 from headrace.testing.process import wait_until
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow]
+pytestmark = [pytest.mark.fluentd, pytest.mark.slow]
 
 PATIENCE = 60.0  # Ruby starts slowly on a busy machine
 
