@@ -153,8 +153,8 @@ async def test_figures():
     figures = kit.pipeline.stats()
     assert figures["plugins"]["s"]["received"] == 1
     assert figures["plugins"]["s"]["lanes"][0]["chunks"] == 0
-    assert figures["unmatched"] == {"@ROOT": 0}
-    assert set(figures["plugins"]) == {"s", "output_direct.1"}
+    assert figures["unmatched"]["@ROOT"] == 0
+    assert {"s", "output_direct.1"} < set(figures["plugins"])
     await kit.stop()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.conf.params import Problems
 from headrace.errors import ConfError, Error
+from headrace.supervisor.admin.rundir import masters
 from headrace.supervisor.master import Master
 from headrace.topology.plan import Plan
 from headrace.topology.plan import build as build_plan
@@ -18,11 +19,16 @@ Say = Callable[[str, ConfError], None]
 """Called with "emerg" or "warn" and each thing that is wrong."""
 
 
-def build(options: Options, say: Say) -> Plan | None:
-    """The plan; None when there is none, after everything that is wrong was said."""
+def build(options: Options, say: Say, *, probe: bool = False) -> Plan | None:
+    """The plan; None when there is none, after everything that is wrong was said.
+
+    probe: whether the pipeline's listeners are tried.
+    """
     problems = Problems(unknown_is_error=options.unknown_is_error)
     try:
         plan = build_plan(options, problems)
+        if probe and plan is not None and plan.pipeline is not None:
+            plan.pipeline.probe(problems, running=bool(masters()))
     except ConfError as error:
         problems.errors.append(error)
         plan = None

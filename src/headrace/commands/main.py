@@ -94,7 +94,7 @@ def main(argv: list[str]) -> int:
     try:
         return _COMMANDS[flags.command](flags)
     except errors.Error as error:
-        sys.stderr.write(f"headrace: {error}\n")
+        sys.stderr.write(_plain(f"headrace: {error}\n"))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -154,7 +154,12 @@ def _run(flags: argparse.Namespace) -> int:
 
 def _say(level: str, error: errors.ConfError) -> None:
     word = "error" if level == "emerg" else "warning"
-    sys.stderr.write(f"headrace: {word}: {error}\n")
+    sys.stderr.write(_plain(f"headrace: {word}: {error}\n"))
+
+
+def _plain(text: str) -> str:
+    """Text that any reader of JSON takes: bytes that are not UTF-8 are shown."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _check(flags: argparse.Namespace) -> int:
@@ -166,14 +171,14 @@ def _check(flags: argparse.Namespace) -> int:
         findings.append(
             {
                 "level": "error" if level == "emerg" else "warning",
-                "message": error.message,
-                "file": error.place.file if error.place else None,
+                "message": _plain(error.message),
+                "file": _plain(error.place.file) if error.place else None,
                 "line": error.place.line if error.place else None,
-                "hint": error.hint or None,
+                "hint": _plain(error.hint) or None,
             }
         )
 
-    plan = build(options(flags), collect if flags.json else _say)
+    plan = build(options(flags), collect if flags.json else _say, probe=True)
     if flags.json:
         sys.stdout.write(json.dumps(findings, indent=1, ensure_ascii=False) + "\n")
     elif plan is not None:

@@ -101,6 +101,10 @@ class _Parser:
     def __init__(self, text: str, file: str, run: _Run, chain: tuple[str, ...], depth: int = 0) -> None:
         self.text = text
         self.file = file
+        if (nul := text.find("\0")) >= 0:
+            raise ConfError(
+                "a NUL character", Lines(text, file).place(nul), hint="is the file UTF-16? It must be UTF-8"
+            )
         self.run = run
         self.chain = chain  # the files that led here, this one last
         self.depth = depth  # of sections, counted over includes
@@ -223,7 +227,9 @@ class _Parser:
             raise ConfError("@include needs a path", place)
         paths = included_paths(uri, os.path.dirname(self.file), place)
         if not paths:
-            self.run.problems.warn(f"@include {uri}: no such file", place)
+            # A pattern that finds nothing is an empty folder; a name is a mistake, which Fluentd does not notice.
+            report = self.run.problems.warn if set(uri) & set("*?[{") else self.run.problems.unknown
+            report(f"@include {uri}: no such file", place, hint=f"relative to {os.path.dirname(self.file)}")
         found: list[Directive] = []
         for path in paths:
             if path in self.chain or len(self.chain) > _INCLUDE_DEPTH_MAX:

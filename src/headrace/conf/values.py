@@ -118,6 +118,8 @@ def as_size(value: object) -> int:
 def as_time(value: object) -> float:
     """Seconds: a number with s, m, h or d, or a plain number of seconds."""
     text = _scalar(value, "a time")
+    if text.startswith("-"):
+        raise ValueError(f'a time cannot be negative, as "{text}" is')
     if text.isascii():
         if match := _TIME.fullmatch(text):
             return float(match[1]) * _TIME_UNIT[match[2]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.conf.params import near_miss, reserved
 from headrace.errors import ConfError
-from headrace.pipeline.context import Context, Settings
+from headrace.pipeline.context import Context, Settings, of_kind
 from headrace.pipeline.logevents import LABEL as LOG_LABEL
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.plugin import Source
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.conf.tree import Directive
     from headrace.pipeline.context import Lookup
     from headrace.pipeline.files import Files
+    from headrace.pipeline.plugin import ListenSpec
 
 ERROR_LABEL: Final = "@ERROR"
 _IN_WORKER: Final = ("source", "match", "filter", "label")
@@ -63,6 +64,7 @@ def build_pipeline(
         for directive, own in parts:
             if directive.name == "source":
                 _source(directive, context, own=own)
+        _each_address_once(context)
     if len(problems.errors) > before:
         return None
     return Pipeline(context, system)
@@ -159,6 +161,25 @@ def _rules(sections: Sequence[Directive], router: Router, context: Context) -> N
                 router.add_output(pattern, plugin)
         except ValueError as error:
             problems.error(str(error), directive.place)
+
+
+def _each_address_once(context: Context) -> None:
+    """Report listeners of two sources that the system would not open side by side."""
+    taken: list[tuple[ListenSpec, str, str, Source]] = []
+    for source in of_kind(context.plugins, Source):
+        for spec in source.listeners():
+            host, _, port = ("", "", spec.address) if spec.address.startswith("unix:") else spec.address.rpartition(":")
+            host = "0.0.0.0" if host in {"", "*"} else host
+            for before, its_host, its_port, owner in taken:
+                every = "0.0.0.0" in {host, its_host} and "[" not in host + its_host
+                if spec.kind == before.kind and port == its_port and (host == its_host or every):
+                    context.problems.error(
+                        f'{spec.address} is already listened to by "{owner.plugin_id}" ({before.address})',
+                        spec.place or source.place,
+                        hint="each source needs an address of its own",
+                    )
+                    break
+            taken.append((spec, host, port, source))
 
 
 def _source(directive: Directive, context: Context, *, own: bool) -> None:

@@ -180,7 +180,10 @@ class Context:
             plugin.provision(self)
         except Error as error:
             place = error.place if isinstance(error, ConfError) else None
-            problems.error(error.message, place or directive.place, hint=getattr(error, "hint", ""))
+            if len(problems.errors) == before:  # else it follows from what is reported already
+                problems.error(error.message, place or directive.place, hint=getattr(error, "hint", ""))
+        except (OSError, ValueError) as error:  # paths and names that the system does not take
+            problems.error(f"{type_name} cannot be set up: {error}", directive.place)
         if isinstance(plugin, Output) and plugin.runner is not None:
             plugin.runner.check_placeholders(plugin)
         if len(problems.errors) > before:

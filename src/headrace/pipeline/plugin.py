@@ -20,7 +20,7 @@ kept and the client should come back later.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from headrace.conf.params import Configurable, enum, number, raw_section, string
@@ -30,6 +30,7 @@ from headrace.pipeline.event import Batch, Event, Record
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
+    from headrace.errors import Place
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.context import Context
     from headrace.pipeline.lanes import Lane
@@ -53,13 +54,15 @@ class ListenSpec:
     """A listening socket that a source wants from the process.
 
     address: "HOST:PORT", "[v6]:PORT" or "unix:/path". The open socket is in `context.sockets[address]`.
-    kind: "tcp" or "udp" (ignored for unix sockets). shared: workers may share one socket.
+    kind: "tcp" or "udp" (ignored for unix sockets). shared: workers may share one socket. place: where it is
+    configured.
     """
 
     address: str
     backlog: int = 1024
     kind: str = "tcp"
     shared: bool = True
+    place: Place | None = field(default=None, compare=False)
 
 
 @runtime_checkable

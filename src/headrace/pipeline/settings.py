@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.plugin import Output
 
 MANY_KEYS = 4
+MANY_LANES = 10_000
 
 
 class BufferSection(Plugin):
@@ -107,6 +108,9 @@ class BufferSection(Plugin):
             value = getattr(self, name)
             if value is not None and value < 0:
                 fail(f'parameter "{name}" cannot be negative', self.place_of(name))
+        if self.flush_thread_count > MANY_LANES:
+            place = self.place_of("flush_thread_count")
+            fail(f'parameter "flush_thread_count" must be at most {MANY_LANES}', place)
         if not 0 < self.chunk_full_threshold <= 1:
             fail('parameter "chunk_full_threshold" must be above 0 and at most 1', self.place)
         if not 0 < self.retry_secondary_threshold <= 1:

@@ -43,6 +43,9 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 
 
+MANY_WORKERS: Final = 1024
+
+
 class SystemSection(Configurable):
     """What the whole process does."""
 
@@ -72,6 +75,8 @@ class SystemSection(Configurable):
         """Check what one parameter cannot know alone."""
         if self.workers < 1:
             problems.error('parameter "workers" must be at least 1', self.place_of("workers"))
+        if self.workers > MANY_WORKERS:
+            problems.error(f'parameter "workers" must be at most {MANY_WORKERS}', self.place_of("workers"))
         for name in ("file_permission", "dir_permission"):
             value = getattr(self, name)
             if value is not None and mode_of(value) is None:

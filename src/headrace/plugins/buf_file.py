@@ -65,6 +65,12 @@ class FileBuffer(BufferSection):
                 "the file buffer has no path", self.place, hint="write path, or root_dir in <system> and @id here"
             )
         self.folder = os.path.realpath(folder)
+        if (closed := unwritable(self.folder)) is not None:
+            raise ConfError(
+                f'the buffer cannot be kept in "{folder}": "{closed}" is no folder that may be written to',
+                self.place_of("path"),
+                hint="choose another path, or change its owner",
+            )
         other = context.claimed.setdefault(self.folder, self.owner.plugin_id)
         if other != self.owner.plugin_id:
             raise ConfError(f'the buffer path {folder} is already that of "{other}"', self.place_of("path"))
@@ -87,6 +93,13 @@ class FileBuffer(BufferSection):
             mode=int(self.file_permission, 8) if self.file_permission else settings.file_mode,
             adopted=runner.restore,
         )
+
+
+def unwritable(folder: str) -> str | None:
+    """None when the folder is there or can be made, else what stands in the way."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder) or "."
+    return None if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK) else folder
 
 
 def folder_of(path: str) -> str:

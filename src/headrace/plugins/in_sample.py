@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 TICK: Final = 0.01
 CATCH_UP: Final = 1.0
 """Seconds of events that are made up for after a delay."""
+MOST: Final = 10**9
 LARGEST: Final = 256
 """Events of a batch, unless `size` is larger."""
 SMALLEST: Final = 16
@@ -78,6 +79,8 @@ class SampleInput(Source):
         for name in ("size", "rate"):
             if getattr(self, name) < 1:
                 problems.error(f'parameter "{name}" must be at least 1', self.place_of(name))
+        if self.size * self.rate > MOST:
+            problems.error(f"more than {MOST} events per second cannot be made", self.place_of("rate"))
         if self.storage_section is not None:
             problems.error(
                 "<storage> is not supported: auto_increment_key counts from 0 in each run", self.storage_section.place

@@ -28,6 +28,10 @@ _RESET: Final = struct.pack("ii", 1, 0)
 _YEAR: Final = 365 * 86400.0
 
 
+def _number(version: str | None) -> str:
+    return (version or "").replace("v", "")
+
+
 class TransportParameters(Configurable):
     """What a listening source speaks to its clients."""
 
@@ -77,6 +81,8 @@ class Transport(TransportParameters):
         """Load the certificates once, so that `check` finds what is wrong."""
         if (self.min_version is None) != (self.max_version is None):
             problems.error("min_version and max_version are set together", self.place)
+        elif _number(self.min_version) > _number(self.max_version):
+            problems.error("min_version is newer than max_version", self.place_of("min_version"))
         if self.cert_verifier is not None:
             hint = "client_cert_auth with ca_path checks client certificates"
             problems.error('"cert_verifier" is not supported', self.place_of("cert_verifier"), hint=hint)

@@ -6,12 +6,14 @@ has its own; they are built before the fork, so that everything wrong is known a
 
 from __future__ import annotations
 
+import errno
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf import fluent
 from headrace.core.listener import open_listener
+from headrace.errors import Error
 from headrace.pipeline.build import build_pipeline, system_section
 from headrace.pipeline.context import Settings
 from headrace.plugins import registry
@@ -44,7 +46,7 @@ def plan_pipeline(
     """
     before = len(problems.errors)
     tree = _read(options, files, problems, 0)
-    system = system_section(tree, problems)
+    system = system_section(tree, _unheard(problems))  # build_pipeline reports what is wrong in it
     count = workers or max(system.workers, 1)
     pipelines: list[Pipeline] = []
     for index in range(count):
@@ -96,6 +98,24 @@ class PipelinePlan:
             for spec in pipeline.listens:
                 found.setdefault(key_of(spec), Listen(key_of(spec), partial(_open, spec)))
         return list(found.values())
+
+    def probe(self, problems: Problems, *, running: bool) -> None:
+        """Open each listener and close it again, to find those that cannot be opened.
+
+        running: a headrace runs, which may be the one whose configuration is checked: an address in use is a warning.
+        """
+        specs = {key_of(spec): spec for pipeline in self._pipelines for spec in pipeline.listens}
+        for spec in specs.values():
+            if spec.address.startswith("unix:"):
+                continue  # opening would take the place of the one that serves
+            try:
+                _open(spec).close()
+            except (OSError, Error) as error:
+                cause = error if isinstance(error, OSError) else error.__cause__
+                in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+                report = problems.warn if in_use and running else problems.error
+                hint = "choose another port, or stop who has it" if in_use else "look at bind and port"
+                report(str(error), spec.place, hint=hint)
 
     def part(self, identity: Identity) -> PipelinePart:
         """What one worker runs."""

@@ -83,6 +83,9 @@ class HttpInput(Source):
             )
         if self.add_tag_prefix == "":
             problems.error("'add_tag_prefix' parameter must not be empty", self.place_of("add_tag_prefix"))
+        for name in ("body_size_limit", "decompression_size_limit", "backlog"):
+            if getattr(self, name) < 1:
+                problems.error(f'parameter "{name}" must be at least 1', self.place_of(name))
         if not 0 <= self.port < 65536:
             problems.error(f"port {self.port} is out of range", self.place_of("port"))
 
@@ -108,7 +111,7 @@ class HttpInput(Source):
 
     def listeners(self) -> list[ListenSpec]:
         """One TCP socket, which all workers share."""
-        return [ListenSpec(self.address, backlog=self.backlog)]
+        return [ListenSpec(self.address, backlog=self.backlog, place=self.place_of("port"))]
 
     async def start(self) -> None:
         """Accept connections from now on."""

@@ -15,7 +15,7 @@ from headrace.plugins.out_http.auth import INSTALL_HINT, botocore_installed
 from headrace.plugins.out_http.endpoint import template_host
 from headrace.plugins.out_http.policy import DEFAULT_RETRYABLE, ResponsePolicy, parse_codes
 from headrace.plugins.out_http.proxy import ProxyChoice
-from headrace.plugins.out_http.request import FRAMING, is_field_name
+from headrace.plugins.out_http.request import FRAMING, is_field_name, is_field_value
 from headrace.plugins.transport import CIPHERS, VERSIONS
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ class HttpParameters(Output):
                 elif key.lower() in FRAMING:
                     hint = "reuse_connections decides about the connection; the length is counted"
                     problems.error(f'"{key}" in {name} cannot be set', self.place_of(name), hint=hint)
+                elif not is_field_value(getattr(self, name)[key]):
+                    problems.error(f'the value of "{key}" in {name} holds a line break or NUL', self.place_of(name))
+        if self.content_type is not None and not is_field_value(self.content_type):
+            problems.error('parameter "content_type" holds a line break or NUL', self.place_of("content_type"))
         self._validate_tls(problems)
         self._validate_proxy(problems)
 

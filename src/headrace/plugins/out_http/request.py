@@ -46,6 +46,11 @@ def is_field_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def is_field_value(value: str) -> bool:
+    """Whether a header field can have this value (RFC 9110 5.5)."""
+    return _BAD_VALUE.search(value) is None
+
+
 def field(name: str, value: str) -> bytes:
     """One header line. Raises Unrecoverable where the value would end the line: no retry mends that."""
     if _BAD_VALUE.search(value):
