@@ -77,7 +77,7 @@ def msgpack_records(body: bytes) -> list[Record]:
             else:
                 values.append(value)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise bad(f"invalid msgpack: {str(error) or "nested too deeply"}") from error
+        raise bad(f"invalid msgpack: {str(error) or 'nested too deeply'}") from error
     if end != len(body):
         raise bad("invalid msgpack: cut short")
     return _only_maps(values)
