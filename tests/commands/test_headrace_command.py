@@ -65,7 +65,9 @@ def test_version_is_that_of_the_package():
 
 
 def test_version_and_help(headrace):
-    assert headrace.run("headrace", "version").stdout.startswith("headrace ")
+    shown = headrace.run("headrace", "version").stdout
+    assert shown.startswith("headrace ")
+    assert headrace.run("headrace", "--version").stdout == shown
     helped = headrace.run("headrace", "--help")
     assert "examples:" in helped.stdout
     assert headrace.run("headrace").returncode == 2

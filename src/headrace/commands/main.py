@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action="version", version=_versions(), help="show versions")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run configurations until told to stop")
     _add_files(run)
@@ -57,8 +58,11 @@ def parser() -> argparse.ArgumentParser:
     _add_files(check)
     check.add_argument("--json", action="store_true", help="a JSON list of the findings")
     stats = commands.add_parser("stats", help="figures of a running headrace")
-    stats.add_argument("pid", nargs="?", type=int, metavar="PID", help="process id of the master (the only one)")
-    stats.add_argument("--json", action="store_true", help="everything, as JSON")
+    stats.add_argument(
+        "pid", nargs="?", type=int, metavar="PID", help="process id of one master (default: all that run)"
+    )
+    stats.add_argument("--all", action="store_true", dest="everything", help="a line per figure, and those of lanes")
+    stats.add_argument("--json", action="store_true", help='everything, as JSON; of several masters in "masters"')
     stats.add_argument("--watch", action="store_true", help="again every second, with what changed")
     plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
     plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
@@ -189,7 +193,8 @@ def _check(flags: argparse.Namespace) -> int:
 def _stats(flags: argparse.Namespace) -> int:
     from headrace.commands.stats import show, watch  # noqa: PLC0415 - as above
 
-    return watch(flags.pid) if flags.watch else show(flags.pid, as_json=flags.json)
+    run = watch if flags.watch else show
+    return run(flags.pid, as_json=flags.json, everything=flags.everything)
 
 
 def _plugins(flags: argparse.Namespace) -> int:
@@ -199,11 +204,15 @@ def _plugins(flags: argparse.Namespace) -> int:
 
 
 def _version(_flags: argparse.Namespace) -> int:
-    sys.stdout.write(
-        f"headrace {VERSION} (Python {sys.version.split()[0]})\n"
-        f"behaves like Fluentd {FLUENTD_VERSION}, nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION}\n"
-    )
+    sys.stdout.write(_versions() + "\n")
     return 0
+
+
+def _versions() -> str:
+    return (
+        f"headrace {VERSION} (Python {sys.version.split()[0]})\n"
+        f"behaves like Fluentd {FLUENTD_VERSION}, nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION}"
+    )
 
 
 _COMMANDS: Final = {"run": _run, "check": _check, "stats": _stats, "plugins": _plugins, "version": _version}

@@ -110,16 +110,23 @@ def sweep() -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def find(pid: int | None) -> Path:
-    """The run folder of `pid`, or of the only running master; Error when there is no such, or a choice."""
+def find_all(pid: int | None) -> list[Path]:
+    """The run folder of `pid`, or those of all running masters; Error when there is none."""
     running = masters()
     if pid is None:
-        if len(running) > 1:
-            raise Error(f"several masters are running, name one: {' '.join(map(str, running))}", kind="choice")
         if not running:
             raise Error(f"no headrace is running (looked in {base()}; {VARIABLE} changes that)", kind="not_running")
-        pid = running[0]
+        return [base() / str(each) for each in running]
     folder = base() / str(pid)
     if pid not in running or not folder.is_dir():
         raise Error(f"no headrace with pid {pid} is running (looked in {base()})", kind="not_running")
-    return folder
+    return [folder]
+
+
+def find(pid: int | None) -> Path:
+    """The run folder of `pid`, or of the only running master; Error when there is no such, or a choice."""
+    found = find_all(pid)
+    if len(found) > 1:
+        names = " ".join(folder.name for folder in found)
+        raise Error(f"several masters are running, name one: {names}", kind="choice")
+    return found[0]
