@@ -124,12 +124,8 @@ class HttpConnection(Timed):
             now = self.clock.now()
             self.requests += 1
             stats.requests += 1
-            exchange = Exchange(
-                self,
-                head,
-                now,
-                fields.keep_alive and self.requests < self._most and now < self._until,
-            )
+            keep_alive = fields.keep_alive and self.requests < self._most and now < self._until
+            exchange = Exchange(self, head, now, keep_alive)
             at += head.length
             if fields.chunked or fields.content_length:
                 at = open_body(exchange, data, at)
