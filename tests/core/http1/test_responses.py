@@ -9,7 +9,7 @@ import pytest
 from headrace.core.http1 import client
 from headrace.core.http1.client import MAX_DROPPED, NoReply, ReplyTimeout, exchange
 from headrace.core.http1.events import EndOfMessage
-from headrace.core.http1.parse import ProtocolError, ResponseParser
+from headrace.core.http1.parse import MAX_INTERIM, ProtocolError, ResponseParser
 from headrace.testing.clock import FakeClock, settle
 from headrace.testing.streams import Recorder, stream_pair
 
@@ -340,3 +340,10 @@ class TestExchange:
         origin.pair.far.close()
         response = await task
         assert (response.body, response.keep_alive) == (b"hello", False)
+
+
+def test_interim_answers_without_end():
+    parser = ResponseParser(b"GET")
+    assert parser.feed(b"HTTP/1.1 103 Hi\r\n\r\n" * MAX_INTERIM) == []
+    with pytest.raises(ProtocolError, match="too many interim"):
+        parser.feed(b"HTTP/1.1 103 Hi\r\n\r\n")

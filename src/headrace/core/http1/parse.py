@@ -111,6 +111,10 @@ class RequestParser:
         return at
 
 
+MAX_INTERIM = 100
+"""Interim answers before the final one: a peer that only sends these would never be done."""
+
+
 class ResponseParser:
     """One response to a request with `method`; interim answers (1xx, not 101) are skipped.
 
@@ -127,6 +131,7 @@ class ResponseParser:
         self._max_head = max_head
         self._buffer = b""
         self._searched = 0
+        self._interim = 0
         self._body: Decoder | None = None
 
     @property
@@ -153,6 +158,10 @@ class ResponseParser:
                 self.head = head
                 events.append(head)
                 self._body = _decoder_of(head)
+            else:
+                self._interim += 1
+                if self._interim > MAX_INTERIM:
+                    raise ProtocolError("the peer sent too many interim answers")
         if self._body is not None and not self.done:
             pieces: list[bytes] = []
             try:
