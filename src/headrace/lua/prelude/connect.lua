@@ -88,7 +88,7 @@ function methods.connect(sock, ...)
         if not port then
             return nil, "missing the port number"
         end
-        if port < 0 or port > 65535 then
+        if not (port >= 0 and port <= 65535) then
             return nil, "bad port number: " .. given
         end
         key = name .. ":" .. port

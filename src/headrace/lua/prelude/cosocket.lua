@@ -246,7 +246,7 @@ end
 
 local function timeout_value(value)
     local number = tonumber(value)
-    if not number or number < 0 or number > 2147483647 then
+    if not number or not (number >= 0 and number <= 2147483647) then
         return S.raise("bad timeout value")
     end
     return number

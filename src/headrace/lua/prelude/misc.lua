@@ -67,17 +67,22 @@ start = function(delay, timer)
     timers[timer] = S.at(S.mono() + delay * 1000, fire, timer, false)
 end
 
-local function create(name, every, delay, fn, ...)
+local function create(name, every, n, delay, fn, ...)
     local R = S.R
     if not R or R.phase == S.INIT then
         return S.raise("no request")
+    end
+    if n < 2 then
+        return S.raise("expecting at least 2 arguments but got " .. n)
     end
     delay = S.check_number(delay, 1, name)
     if type(fn) ~= "function" then
         return S.bad_argument(2, name, "function expected, got " .. (fn == nil and "nil" or type(fn)))
     end
-    if delay < 0 or (every and delay == 0) then
-        return S.raise(every and "delay cannot be zero" or "delay cannot be negative")
+    if every and not (delay >= 0.001) then -- whole milliseconds; what is not a number neither
+        return S.raise("delay cannot be zero")
+    elseif not (delay >= 0) then
+        return S.raise("delay cannot be negative")
     end
     if S.exiting and delay > 0 then
         return nil, "process exiting"
@@ -93,12 +98,12 @@ end
 
 ngx.timer = {}
 
-function ngx.timer.at(delay, fn, ...)
-    return create("at", false, delay, fn, ...)
+function ngx.timer.at(...)
+    return create("at", false, select("#", ...), ...)
 end
 
-function ngx.timer.every(delay, fn, ...)
-    return create("every", true, delay, fn, ...)
+function ngx.timer.every(...)
+    return create("every", true, select("#", ...), ...)
 end
 
 function ngx.timer.pending_count()

@@ -2,7 +2,7 @@
 local S, host = ...
 local ngx = S.ngx
 local C, timespec = S.C, S.timespec
-local floor, tonumber, type = math.floor, tonumber, type
+local floor, max, min, tonumber, type = math.floor, math.max, math.min, tonumber, type
 
 -- The wall clock in whole milliseconds as it was when this turn of the loop first asked: S.wall, nil at its start.
 local function wall()
@@ -44,8 +44,14 @@ end
 local DAYS = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" }
 local MONTHS = { "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" }
 
-local function http_date(seconds, separator, name)
-    seconds = floor(S.check_number(seconds, 1, name))
+-- Times outside of the years 1970 to 9999 have no HTTP date: the nearest one stands for them.
+local LAST = 253402300799
+
+local function http_date(seconds, separator)
+    if type(seconds) ~= "number" then
+        return S.raise("number argument only")
+    end
+    seconds = floor(min(max(seconds, 0), LAST))
     local d = os.date("!*t", seconds)
     local year = separator == "-" and ("%02d"):format(d.year % 100) or ("%04d"):format(d.year)
     if separator == "-" and d.year > 2037 then
@@ -56,11 +62,11 @@ local function http_date(seconds, separator, name)
 end
 
 function ngx.http_time(seconds)
-    return http_date(seconds, " ", "http_time")
+    return http_date(seconds, " ")
 end
 
 function ngx.cookie_time(seconds)
-    return http_date(seconds, "-", "cookie_time")
+    return http_date(seconds, "-")
 end
 
 --- Seconds since the epoch of an HTTP date in any of its three forms; nil when it is none (RFC 9110 5.6.7).
@@ -80,8 +86,8 @@ function ngx.sleep(...)
     if not R or not S.may_wait[R.phase] or not S.cur then
         return S.disabled()
     end
-    if seconds < 0 then
-        return S.raise('invalid sleep duration "' .. seconds .. '"')
+    if not (seconds >= 0) then -- NaN too
+        return S.raise('invalid sleep duration "' .. seconds * 1000 .. '"')
     end
     if seconds == 0 then
         return S.give_turn()

@@ -54,8 +54,12 @@ local function arm(now)
     end
 end
 
---- Call fn(a, b) at a time in ms; returns the entry, to be cancelled with S.cancel().
+--- Call fn(a, b) at a time in ms; returns the entry, to be cancelled with S.cancel(). A time that is not a number
+--- (every comparison with it is false) would disorder the whole heap: it is at once.
 function S.at(at, fn, a, b)
+    if at ~= at then
+        at = 0
+    end
     local entry = { at = at, fn = fn, a = a, b = b }
     size = size + 1
     up(size, entry)
