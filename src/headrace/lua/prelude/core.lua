@@ -206,3 +206,23 @@ S.stats = {
     opened = 0, reused = 0, discarded = 0, closed = 0, chain_peak = 0, timers = 0, running_timers = 0,
 }
 S.settings = host.settings
+
+local LARGE = 262144 -- bytes; a buffer that is used again gives back what it took beyond
+
+--- What a string buffer holds; it is empty then.
+function S.taken(buf)
+    local data = buf:get()
+    if #data > LARGE then
+        buf:free()
+    end
+    return data
+end
+
+--- Empty a string buffer.
+function S.empty(buf)
+    if #buf > LARGE then
+        buf:free()
+    else
+        buf:reset()
+    end
+end

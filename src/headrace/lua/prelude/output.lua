@@ -80,7 +80,7 @@ end
 local function pass(R)
     local buf = R.buf
     if #buf > 0 then
-        host.output(R.id, buf:get())
+        host.output(R.id, S.taken(buf))
     end
 end
 
@@ -112,6 +112,7 @@ local function put_all(buf, n, name, ...)
         end
     end
     buf:put(scratch)
+    S.empty(scratch)
 end
 
 local function write(newline, name, ...)

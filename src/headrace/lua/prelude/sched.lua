@@ -29,6 +29,7 @@ local posted, head, tail = {}, 1, 0
 local deferred = {}
 local next_task = -1
 local KEEP, HEAD = 16, 32 -- of the flags of S.run
+local taken = S.taken
 
 -- The body of a recycled coroutine: runs one function after another.
 -- It is called through a table with a number as key: so a traceback knows no name for it, as for a main chunk.
@@ -139,7 +140,7 @@ local function release(R)
     R.flushing = nil
     R.reading = nil
     R.conf = nil
-    R.buf:reset()
+    S.empty(R.buf)
     if recorded < 256 then
         recorded = recorded + 1
         records[recorded] = R
@@ -156,7 +157,7 @@ local function result(R)
     end
     local out
     if code == nil then
-        out = #R.buf > 0 and R.buf:get() or ""
+        out = #R.buf > 0 and taken(R.buf) or ""
     else
         if R.sent and code >= 0 then
             host.output(R.id, R.buf:get()) -- sends the header if nothing else is left
@@ -368,7 +369,7 @@ function S.run(ref, id, flags)
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
         if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.eof or R.abort) then
-            local out = R.buf:get()
+            local out = taken(R.buf)
             R.id, R.sent = nil, nil
             R.gen = R.gen + 1
             R.sync = false
@@ -389,7 +390,7 @@ function S.run(ref, id, flags)
     end
     requests[id] = R
     if #R.buf >= 1460 then -- as much as nginx's postpone_output lets wait
-        host.output(id, R.buf:get())
+        host.output(id, taken(R.buf))
     end
     return false
 end
