@@ -99,7 +99,7 @@ class SmallProgram:
 
         return [Listen("main", bind)]
 
-    def prepare(self):
+    def prepare(self, owner):
         if self.config.get("fail_to_prepare"):
             raise Error("not prepared")
 

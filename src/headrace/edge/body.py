@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -67,11 +68,26 @@ async def _read(request: Request) -> None:
                 pieces.append(piece)
             else:
                 _write(spool, piece)
+    except OSError as error:  # the disk is full, the folder is another user's: this request ends, no other
+        name = request.body_file or request.location.body_temp
+        raise HttpError(500, f'temporary file "{name}" failed ({error.errno}: {error.strerror})') from error
     finally:
         if spool is not None:
             os.close(spool)
     if spool is None:
         request.body = b"".join(pieces)
+
+
+def make_temp_folder(path: str, owner: tuple[int, int]) -> None:
+    """Make the folder of temporary files for workers that could not make it themselves. Raises OSError.
+
+    owner: (uid, gid) of the workers. A folder that is there becomes theirs too, as in nginx.
+    """
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    found = os.stat(path)
+    if (found.st_uid, stat.S_IMODE(found.st_mode)) != (owner[0], 0o700):
+        os.chown(path, *owner)
+        os.chmod(path, 0o700)
 
 
 def _open_spool(request: Request) -> int:

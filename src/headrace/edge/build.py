@@ -97,6 +97,7 @@ class _Builder:
             return gateway
         gateway.error_log = self.logs.error_log(root)
         gateway.buffered_logs = self.logs.buffered
+        gateway.temp_folders = self.shared.temp_folders
         drafts = [(draft, self._server(draft)) for draft in self.http.drafts.values()]
         gateway.servers = [server for _, server in drafts]
         self._attempt(lambda: gateway.ports.extend(make_ports(drafts, gateway, self.problems)))

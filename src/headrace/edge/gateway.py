@@ -43,6 +43,7 @@ class Gateway:
         self.servers: list[Server] = []
         self.ports: list[Port] = []
         self.buffered_logs: list[AccessLog] = []
+        self.temp_folders: set[str] = set()
         self.connections: dict[HttpConnection, float] = {}
         """Open connections, with the clock's time when they began."""
         self._listeners: dict[int, Listener] = {}

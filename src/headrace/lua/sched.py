@@ -151,7 +151,7 @@ class Scheduler:
         assert self.loop is not None
         try:
             found = await self.loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:  # a name with a zero byte, or one that IDNA refuses
             text = "Host not found" if isinstance(error, socket.gaierror) else str(error)
             self._entries["resolved"](number, None, f"3: {text}".encode())
             return

@@ -85,7 +85,7 @@ class Master:
         account = self._account(program)
         sockets = open_all(program.listens(), {}, self._log)
         try:
-            program.prepare()
+            program.prepare(account.owner if account else None)
             if settings.daemon:
                 self._daemon = osproc.Daemon.detach(output=output, errors=errors)
             self._write_pid_file(program)
@@ -251,7 +251,7 @@ class Master:
             program = self._load()
             account = self._account(program)
             fresh = open_all(program.listens(), self._current.open, self._log, patient=False)
-            program.prepare()
+            program.prepare(account.owner if account else None)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the new configuration, the old one serves
             close_all(_apart(fresh, self._current.open))
             text = str(error) if isinstance(error, (Error, OSError)) else traceback.format_exc()
@@ -334,7 +334,7 @@ class Master:
         if generation is not None:
             who = generation.account
             try:
-                generation.program.reopen_logs(None if who is None else (who.uid, who.gid))
+                generation.program.reopen_logs(who.owner if who else None)
             except (Error, OSError) as error:
                 self._log.write("error", f"cannot open the logs anew: {error}")
         self._crew.tell(signal.SIGUSR1)

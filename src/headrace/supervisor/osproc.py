@@ -33,6 +33,11 @@ class Account:
     gid: int
     groups: tuple[int, ...]
 
+    @property
+    def owner(self) -> tuple[int, int]:
+        """What a file of theirs belongs to."""
+        return self.uid, self.gid
+
 
 def account(user: str | None, group: str | None = None) -> Account | None:
     """Look up names or numbers; None when the process is not root or neither is given.

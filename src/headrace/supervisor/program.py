@@ -124,8 +124,11 @@ class Program(Protocol):
         """Every listener of all parts."""
         ...
 
-    def prepare(self) -> None:
-        """Run what runs once in the master (init_by_lua), after the listeners are open."""
+    def prepare(self, owner: tuple[int, int] | None) -> None:
+        """Run what runs once in the master (init_by_lua), after the listeners are open.
+
+        owner: (uid, gid) of workers that are not root: whom the folders belong to that they write to.
+        """
         ...
 
     def reopen_logs(self, owner: tuple[int, int] | None) -> None:

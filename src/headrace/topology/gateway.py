@@ -14,6 +14,7 @@ from headrace.conf.tree import Directive
 from headrace.edge import build as edge_build
 from headrace.edge import log as edge_log
 from headrace.edge import registry
+from headrace.edge.body import make_temp_folder
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
@@ -135,9 +136,16 @@ class GatewayPlan:
         """Open all logs. Raises ConfError with nginx's text."""
         self._gateway.open_logs()
 
-    def prepare(self) -> None:
-        """Open the logs and run init_by_lua, in the master."""
+    def prepare(self, owner: tuple[int, int] | None) -> None:
+        """Open the logs and run init_by_lua, in the master; owner: (uid, gid) of workers that are not root."""
         self._gateway.open_logs()
+        for folder in sorted(self._gateway.temp_folders):
+            if owner is None:
+                break  # workers make it when they need it
+            try:
+                make_temp_folder(folder, owner)
+            except OSError as error:
+                raise ConfError(f'mkdir() "{folder}" failed ({error.errno}: {error.strerror})') from error
         if self._runtime is not None:
             self._runtime.run_init(worker_count=self.settings.worker_processes)
 

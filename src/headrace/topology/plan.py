@@ -71,10 +71,10 @@ class Plan:
         if self.gateway is not None:
             self.gateway.open_logs()
 
-    def prepare(self) -> None:
-        """Open the logs and run init_by_lua."""
+    def prepare(self, owner: tuple[int, int] | None) -> None:
+        """Open the logs, make the folders of temporary files and run init_by_lua."""
         if self.gateway is not None:
-            self.gateway.prepare()
+            self.gateway.prepare(owner)
 
     def reopen_logs(self, owner: tuple[int, int] | None) -> None:
         """Open all logs anew in the master."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,9 @@ class OutputApi:
             why = b"timeout"
         except ConnectionFailed:
             why = b"client aborted"
+        except Exception:  # noqa: BLE001 - the handler waits for an answer, whatever happened
+            request.log_error(2, b"flushing the answer: " + traceback.format_exc().encode())
+            why = b"nginx output filter error"
         self.flushed(request_id, why)
 
     def eof(self, request_id: int) -> None:

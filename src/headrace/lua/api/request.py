@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,10 @@ class RequestApi:
             status = _fault(request, error)
         except ConnectionFailed:
             status = 499
+        except Exception:  # noqa: BLE001 - the handler waits for an answer, whatever happened
+            request.log_error(2, b"reading the request body: " + traceback.format_exc().encode())
+            request.exchange.keep_alive = False
+            status = 500
         self.body_ready(request_id, status)
 
     def discard_body(self, request_id: int) -> None:
