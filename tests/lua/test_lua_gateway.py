@@ -507,3 +507,60 @@ async def test_stopping_ends_handlers_that_wait(gateway, origin):
         await asyncio.sleep(0.01)
     stats = gateway.runtime.stats()
     assert stats["requests"] == stats["sockets"] == 0
+
+
+async def test_a_body_is_what_its_content_length_says(gateway):
+    await gateway.start(
+        locations(
+            more=lua("ngx.header.content_length = 5 ngx.print('hello', ' world')"),
+            fewer=lua("ngx.header.content_length = 50 ngx.print('hello')"),
+            none=lua("ngx.header.content_length = 5"),
+        )
+    )
+    second = b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n"
+    answer = await gateway.raw(b"GET /more HTTP/1.1\r\nHost: a\r\n\r\n" + second)
+    assert answer.count(b"HTTP/1.1 ") == 2
+    assert b"\r\n\r\nhelloHTTP/1.1 200" in answer
+    answer = await gateway.raw(b"GET /fewer HTTP/1.1\r\nHost: a\r\n\r\n" + second)  # returns at the end of file
+    assert answer.endswith(b"\r\n\r\nhello")
+
+
+async def test_a_body_that_cannot_be_kept_is_a_500(gateway):
+    (gateway.folder / "in_the_way").write_text("a file")
+    await gateway.start(
+        f"client_body_temp_path {gateway.folder}/in_the_way; client_body_buffer_size 1k;"
+        + locations(a=lua("ngx.req.read_body() ngx.say('read')"))
+    )
+    answer = await gateway.get("/a", method="POST", body=b"x" * 500_000)
+    assert answer.status == 500
+    assert f'temporary file "{gateway.folder}/in_the_way" failed (17: File exists)' in gateway.log()
+
+
+async def test_a_time_that_is_no_number_disturbs_nobody(gateway):
+    code = """
+        ngx.say(pcall(ngx.sleep, 0 / 0))
+        ngx.say(pcall(ngx.timer.at, 0 / 0, print))
+        ngx.say(pcall(ngx.timer.every, 0 / 0, print))
+        ngx.say(pcall(ngx.timer.every, 0.0001, print))
+        local s = ngx.socket.tcp()
+        ngx.say(pcall(s.settimeout, s, 0 / 0))
+        ngx.say((s:connect("127.0.0.1", 0 / 0)))
+        ngx.say(ngx.cookie_time(1e300), ngx.http_time(-1))
+        ngx.thread.spawn(function() ngx.sleep(math.huge) end)
+        for i = 1, 20 do ngx.thread.spawn(function() ngx.sleep(0.001 * (i % 7)) end) end
+        ngx.sleep(0.01)
+        ngx.say("on")
+        ngx.exit(200)
+    """
+    await gateway.start(locations(a=lua(code)))
+    assert (await gateway.get("/a")).text.splitlines() == [
+        'falseinvalid sleep duration "nan"',
+        "falsedelay cannot be negative",
+        "falsedelay cannot be zero",
+        "falsedelay cannot be zero",
+        "falsebad timeout value",
+        "nil",
+        "Fri, 31-Dec-9999 23:59:59 GMTThu, 01 Jan 1970 00:00:00 GMT",
+        "on",
+    ]
+    assert (await gateway.get("/a")).status == 200

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge import names
 from headrace.edge.connection import is_tls, local_port
 from headrace.edge.headers import escape
+from headrace.edge.log import ERR
 from headrace.edge.ranges import apply_ranges
 from headrace.edge.times import http_date
 from headrace.edge.uri import escape_path
@@ -142,6 +143,21 @@ def directory_target(request: Request) -> bytes:
     """The target of the redirect to the same path with a slash behind it."""
     path = escape_path(request.uri + b"/")
     return path + b"?" + request.args if request.args else path
+
+
+def fitted(request: Request, body: bytes) -> bytes:
+    """A whole body as the Content-Length of its head promises it, whatever a handler declared.
+
+    What is too much would be read as the next answer, so it is cut; what is too little ends the connection, so that
+    the next answer is not taken for the rest.
+    """
+    declared, found = request.content_length, len(body)
+    if declared == found or declared is None or request.header_only:
+        return body
+    request.log_error(ERR, b"a body of %d bytes for a Content-Length of %d" % (found, declared))
+    if found < declared:
+        request.exchange.keep_alive = False
+    return body[:declared]
 
 
 def all_chunks(body: bytes) -> bytes:

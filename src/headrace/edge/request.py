@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.edge import phases
 from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
-from headrace.edge.head import all_chunks, assemble
+from headrace.edge.head import all_chunks, assemble, fitted
 from headrace.edge.headers import HeadersIn, HeadersOut
 from headrace.edge.log import INFO
 from headrace.edge.logphase import end
@@ -241,6 +241,8 @@ class Request:
             data = b""
         elif self.chunked:
             data = all_chunks(data)
+        elif self.content_length != len(data):
+            data = fitted(self, data)
         self.exchange.respond(head, data)
         if self.location.log_handlers or self._cleanups:
             end(self)
@@ -307,8 +309,7 @@ class Request:
         else:
             pending, self._pending = self._pending, None
             data = b"" if not pending else pending[0] if len(pending) == 1 else b"".join(pending)
-            if self.chunked:
-                data = all_chunks(data)
+            data = all_chunks(data) if self.chunked else fitted(self, data)
             self.started = True
             self.head_size = len(self._head)
             self.exchange.respond(self._head, data)
