@@ -160,6 +160,13 @@ def test_daemon_and_every_signal_by_the_pid_file(site, port, headrace):
         assert headrace.run("nginx", "-p", site, "-s", "reload").returncode == 0
         wait_until(lambda: get(port) == "two")
         log = site / "logs" / "e.log"
+        sound = (site / "conf" / "nginx.conf").read_text()
+        (site / "conf" / "nginx.conf").write_text("nonsense;\n" + sound)
+        refused = headrace.run("nginx", "-p", site, "-s", "reload")
+        assert refused.returncode == 1
+        assert f'nginx: [emerg] unknown directive "nonsense" in {site}/conf/nginx.conf:1' in refused.stderr
+        assert log.read_text().count("reconfiguring") == 1  # the master was left alone
+        (site / "conf" / "nginx.conf").write_text(sound)
         log.rename(site / "logs" / "e.1")
         assert headrace.run("nginx", "-p", site, "-s", "reopen", "-g", "error_log logs/e.log;").returncode == 0
         wait_until(log.exists)
@@ -280,5 +287,7 @@ def test_workers_become_the_user(site, port, headrace):
     assert len(children) == 1
     status = Path(f"/proc/{children[0]}/status").read_text()
     assert re.search(rf"^Uid:\t{entry.pw_uid}\t{entry.pw_uid}\t", status, re.MULTILINE)
+    temporary = (site / "client_body_temp").stat()  # a worker could not make it in a folder of root's
+    assert (temporary.st_uid, temporary.st_mode & 0o777) == (entry.pw_uid, 0o700)
     assert re.search(rf"^Gid:\t{entry.pw_gid}\t{entry.pw_gid}\t", status, re.MULTILINE)
     assert process.stop(signal.SIGQUIT) == 0

@@ -220,6 +220,8 @@ def _signal(wanted: Options, command: str) -> int:
     except errors.ConfError as error:
         _say_problem("emerg", error)
         return 1
+    if command == "reload" and build(wanted, _say_problem) is None:
+        return 1  # as in nginx: who asks for it hears what is wrong, and the master is left alone
     try:
         pidfile.send(path, command)
     except errors.Error as error:

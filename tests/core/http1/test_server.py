@@ -298,6 +298,16 @@ class TestGraceful:
         assert b"Connection: close" in await say(rig, get())
         assert rig.ended
 
+    async def test_a_request_that_has_arrived_is_answered(self):
+        rig = Rig()
+        await say(rig, get())
+        rig.send(get())
+        rig.conn.close_soon()
+        await settle()
+        assert rig.output.count(b"HTTP/1.1 200") == 2
+        assert rig.output.count(b"Connection: close") == 1
+        assert rig.ended
+
     async def test_busy_closes_after_its_answer(self):
         gate = asyncio.Event()
 

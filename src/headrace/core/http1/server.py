@@ -349,8 +349,7 @@ class HttpConnection(Timed):
     def close_soon(self) -> None:
         """Graceful end: close now when idle, else after the current answer.
 
-        The first request of a connection that was just accepted is still waited for, a moment: its client has no
-        reason to expect a closed connection, and could not tell whether to try again.
+        The first request of a fresh connection, and one that has arrived unread, are still waited for, a moment.
         """
         self.closing = True
         self._most = 0
@@ -359,7 +358,7 @@ class HttpConnection(Timed):
             if not exchange.headers_sent:
                 exchange.keep_alive = False
         elif self.idle:
-            if self.requests:
+            if self.requests and self.stream.probe() != "data":
                 self._close()
             else:
                 self.clock.schedule(self, min(FIRST_REQUEST, self.settings.header_timeout))
