@@ -3,7 +3,8 @@
 A lane that finds no chunk, or a closed gate, sleeps until it is woken: by a chunk that is queued, or by
 the one timer that stands for the next moment at which something may be tried. It never sleeps while
 there is something to do. A lane whose output did not wait for anything gives way before it takes the next
-chunk: outputs that never wait must not keep the loop from everybody else. A lane that dies of anything but its cancellation is logged and goes on.
+chunk: outputs that never wait must not keep the loop from everybody else. A lane that dies of anything but
+its cancellation is logged and goes on.
 """
 
 from __future__ import annotations
