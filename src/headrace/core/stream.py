@@ -35,7 +35,6 @@ __all__ = ["READ_SIZE", "Address", "Owner", "Stats", "Stream", "stats"]
 READ_SIZE = 65_536
 CLOSE_TIMEOUT = 60.0  # seconds without progress that a closing stream waits when it has no send_timeout
 _RESET = struct.pack("ii", 1, 0)
-
 stats = Stats()
 
 
