@@ -66,6 +66,16 @@ async def test_a_restart_delivers_every_event_once_in_order():
     assert await run_again(disk) == []
 
 
+@pytest.mark.parametrize(
+    ("events", "text"), [(1, "1 chunk with 1 event was left"), (2, "2 chunks with 2 events were left")]
+)
+async def test_what_was_left_is_told_in_words_that_fit(caplog, events, text):
+    disk = await written(events, "chunk_limit_records 1\nqueued_chunks_limit_size 1000")
+    with caplog.at_level("INFO"):
+        await run_again(disk)
+    assert f"{FOLDER}: {text} by an earlier run" in caplog.text
+
+
 async def test_many_chunks_with_equal_keys_are_all_restored():
     disk = Disk()
     kit = await start(disk, "chunk_limit_records 1\ntimekey 1h", "tag,time")

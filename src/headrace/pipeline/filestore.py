@@ -224,7 +224,11 @@ class FileStore:
         if chunks:
             events = sum(chunk.count for chunk in chunks)
             self.log.info(
-                "%s: %d chunks with %d events were left by an earlier run", journal.folder, len(chunks), events
+                "%s: %s with %s %s left by an earlier run",
+                journal.folder,
+                _counted(len(chunks), "chunk"),
+                _counted(events, "event"),
+                "was" if len(chunks) == 1 else "were",
             )
         self._collect(journal)
         return chunks
@@ -346,3 +350,7 @@ def _answer(waiting: Sequence[asyncio.Future[None]], error: BaseException | None
             future.set_result(None)
         else:
             future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
