@@ -57,3 +57,5 @@ lock:
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache bench/results
+	rm -rf src/*.egg-info
+	find bench examples scripts src tests -name __pycache__ -prune -exec rm -rf {} +
