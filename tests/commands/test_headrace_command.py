@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import socket
 import tomllib
@@ -88,6 +90,29 @@ def test_both_in_one_process_joined_by_the_access_log(both, port, headrace):
     assert set(stats["total"]) >= {"edge", "pipeline", "rss", "loop"}
     assert f"master {process.pid}" in headrace.run("headrace", "stats").stdout
     assert process.stop(signal.SIGQUIT) == 0
+
+
+@pytest.mark.parametrize("level", ["main", "http"])
+def test_a_log_that_nothing_is_written_to_is_not_made(both, port, headrace, level):
+    conf = both / "nginx.conf"
+    if level == "http":
+        text = NGINX.replace("error_log stderr notice;\n", "").replace("http {", "http { error_log stderr;")
+        conf.write_text(text.replace("PORT", str(port)))
+    process = headrace("headrace", "run", "nginx.conf", "fluent.conf")
+    wait_until(lambda: serves(port))
+    assert process.stop(signal.SIGQUIT) == 0
+    assert not (both / "logs").exists()
+
+
+def test_a_daemon_has_its_log_open(both, port, headrace):
+    text = NGINX.replace("error_log stderr notice;\n", "").replace("http {", "http { error_log stderr;")
+    text = re.sub("access_log pipeline[^;]*", "access_log off", text)
+    (both / "nginx.conf").write_text(text.replace("PORT", str(port)))
+    done = headrace.run("headrace", "run", "--daemon", "--pid-file", both / "pid", "nginx.conf")
+    assert done.returncode == 0, done.stderr
+    os.kill(int((both / "pid").read_text()), signal.SIGQUIT)
+    wait_until(lambda: not (both / "pid").exists())
+    assert (both / "logs" / "error.log").exists()
 
 
 def test_single_process(both, port, headrace):

@@ -72,6 +72,38 @@ def test_t_says_what_nginx_says(site, headrace):
     assert headrace.run("nginx", "-p", site, "-tq").stderr == ""
 
 
+def test_t_makes_nothing(site, headrace):
+    conf = site / "conf" / "nginx.conf"
+    conf.write_text(conf.read_text().replace("access_log off", "access_log deep/down/a.log"))
+    before = sorted(site.rglob("*"))
+    assert headrace.run("nginx", "-p", site, "-t").returncode == 0
+    (site / "logs").mkdir()
+    assert headrace.run("nginx", "-p", site, "-t").returncode == 0
+    (site / "logs").rmdir()
+    assert sorted(site.rglob("*")) == before
+
+
+def test_t_names_a_log_that_could_not_be_opened(site, headrace):
+    (site / "logs").write_text("in the way")
+    done = headrace.run("nginx", "-p", site, "-t")
+    assert done.returncode == 1
+    assert f'nginx: [emerg] open() "{site}/logs/error.log" failed (20: Not a directory)' in done.stderr
+    (site / "logs").unlink()
+    (site / "logs" / "error.log").mkdir(parents=True)
+    done = headrace.run("nginx", "-p", site, "-t")
+    assert done.returncode == 1
+    assert f'nginx: [emerg] open() "{site}/logs/error.log" failed (21: Is a directory)' in done.stderr
+
+
+@pytest.mark.parametrize("command", ["quit", "stop", "reopen", "reload"])
+def test_a_signal_needs_a_file_that_can_be_read(site, headrace, command):
+    conf = site / "conf" / "nginx.conf"
+    conf.write_text("events {}\nhttp {\n")
+    done = headrace.run("nginx", "-p", site, "-s", command)
+    assert done.returncode == 1
+    assert done.stderr.startswith("nginx: [emerg] unexpected end of file")
+
+
 def test_t_of_a_wrong_file(site, headrace):
     conf = site / "conf" / "nginx.conf"
     conf.write_text("events {}\nhttp { server { lissten 80; } }\n")

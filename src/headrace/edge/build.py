@@ -95,7 +95,7 @@ class _Builder:
             self._attempt(finish)
         if len(self.problems.errors) > before:
             return gateway
-        gateway.error_log = self.logs.error_log(root)
+        gateway.error_log = self.logs.error_log(root, at_need=True)
         gateway.buffered_logs = self.logs.buffered
         gateway.temp_folders = self.shared.temp_folders
         drafts = [(draft, self._server(draft)) for draft in self.http.drafts.values()]

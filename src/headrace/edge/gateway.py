@@ -74,6 +74,10 @@ class Gateway:
             sock.setsockopt(level, option, value)
         return sock
 
+    def check_logs(self) -> None:
+        """Look whether all log files can be opened, and make none. Raises ConfError."""
+        self.logs.check_files()
+
     def open_logs(self) -> None:
         """Open all log files; in the master, before privileges are dropped. Raises ConfError."""
         self.logs.open_files()

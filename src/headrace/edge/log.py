@@ -10,6 +10,7 @@ https://nginx.org/en/docs/ngx_core_module.html#error_log
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import traceback
@@ -42,10 +43,14 @@ def level_number(name: str) -> int | None:
 
 
 class LogFile:
-    """One file that lines are appended to, shared by all logs that name it."""
+    """One file that lines are appended to, shared by all logs that name it.
 
-    def __init__(self, path: str) -> None:
+    at_need: no directive names it, so it is made with its first line only; where that fails, standard error takes it.
+    """
+
+    def __init__(self, path: str, *, at_need: bool = False) -> None:
         self.path = path
+        self.at_need = at_need
         self.fd = -1
 
     def open(self) -> None:
@@ -58,6 +63,32 @@ class LogFile:
             self.fd = 1
         else:
             self.fd = self._open()
+
+    def check(self) -> None:
+        """Look whether it can be opened, and make nothing. Raises ConfError with nginx's text."""
+        if self.path in ("stderr", "/dev/stderr", "/dev/stdout"):
+            return
+        if os.path.lexists(self.path):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold the test up
+            try:
+                os.close(os.open(self.path, flags))
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # a pipe that nobody reads yet
+                    raise ConfError(f'open() "{self.path}" failed ({error.errno}: {error.strerror})') from None
+            return
+        folder = os.path.dirname(self.path)
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(folder)
+        if not os.path.isdir(folder):
+            number = errno.ENOTDIR
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            number = errno.EACCES
+        else:
+            return
+        raise ConfError(
+            f'open() "{self.path}" failed ({number}: {os.strerror(number)})',
+            hint=f"nothing can be made in {folder}",
+        )
 
     def _open(self) -> int:
         try:
@@ -76,11 +107,19 @@ class LogFile:
     def write(self, data: bytes) -> None:
         """Append; a full disk loses the line, not the worker."""
         if self.fd < 0:
-            self.open()
+            self._open_late()
         try:
             os.write(self.fd, data)
         except OSError:
             return
+
+    def _open_late(self) -> None:
+        try:
+            self.open()
+        except ConfError:
+            if not self.at_need:
+                raise
+            self.fd = 2
 
     def close(self) -> None:
         """Close the file (standard streams stay open)."""
@@ -140,17 +179,24 @@ class Logs:
     def __init__(self) -> None:
         self.files: dict[str, LogFile] = {}
 
-    def file(self, path: str) -> LogFile:
-        """The file of a path; the same object for the same path."""
+    def file(self, path: str, *, at_need: bool = False) -> LogFile:
+        """The file of a path; the same object for the same path. It is opened at need when all who ask say so."""
         found = self.files.get(path)
         if found is None:
-            found = self.files[path] = LogFile(path)
+            found = self.files[path] = LogFile(path, at_need=at_need)
+        found.at_need = found.at_need and at_need
         return found
 
-    def open_files(self) -> None:
-        """Open all; raises ConfError naming the one that fails."""
+    def check_files(self) -> None:
+        """Look whether all can be opened; raises ConfError naming one that cannot."""
         for file in self.files.values():
-            file.open()
+            file.check()
+
+    def open_files(self) -> None:
+        """Open all but those for which a line is waited for; raises ConfError naming the one that fails."""
+        for file in self.files.values():
+            if not file.at_need:
+                file.open()
 
     def reopen(self) -> None:
         """Reopen all, for rotation. Raises ConfError when one cannot be opened (it keeps the old file)."""

@@ -132,9 +132,9 @@ class GatewayPlan:
                 hint="headrace run nginx.conf fluent.conf",
             )
 
-    def open_logs(self) -> None:
-        """Open all logs. Raises ConfError with nginx's text."""
-        self._gateway.open_logs()
+    def check_logs(self) -> None:
+        """Look whether all logs can be opened. Raises ConfError with nginx's text."""
+        self._gateway.check_logs()
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Open the logs and run init_by_lua, in the master; owner: (uid, gid) of workers that are not root."""
@@ -232,9 +232,12 @@ class GatewayLog:
 
     @property
     def fd(self) -> int:
-        """The descriptor of its first file, -1 when there is none open."""
+        """The descriptor of its first file, which is opened if it is not. Raises ConfError."""
         targets = self._gateway.error_log.targets
-        return targets[0][0].fd if targets else -1
+        if not targets:
+            return -1
+        targets[0][0].open()
+        return targets[0][0].fd
 
     def write(self, level: str, message: str) -> None:
         """One line."""

@@ -66,10 +66,10 @@ class Plan:
         return found
 
     def test(self) -> None:
-        """What a test looks at besides the files: users and logs. Raises Error."""
+        """What a test looks at besides the files: users and logs. Nothing is made. Raises Error."""
         osproc.account(self.process.user, self.process.group)
         if self.gateway is not None:
-            self.gateway.open_logs()
+            self.gateway.check_logs()
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Open the logs, make the folders of temporary files and run init_by_lua."""

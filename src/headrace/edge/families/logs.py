@@ -58,10 +58,15 @@ class LogFamily(BaseFamily):
     def _file(self, scope: Scope, name: str) -> LogFile:
         return self.logs.file(name if name == "stderr" else scope.build.path(name))
 
-    def error_log(self, scope: Scope) -> ErrorLog:
-        """The error log in force on a level; without any, logs/error.log at level error."""
+    def error_log(self, scope: Scope, *, at_need: bool = False) -> ErrorLog:
+        """The error log in force on a level; without any, logs/error.log at level error.
+
+        at_need: that file is then made when there is something to write to it.
+        """
         targets = scope.get("error_log")
-        return ErrorLog(targets or ((self.logs.file(scope.build.path("logs/error.log")), ERR),))
+        if not targets:
+            targets = ((self.logs.file(scope.build.path("logs/error.log"), at_need=at_need), ERR),)
+        return ErrorLog(targets)
 
     def _do_log_format(self, scope: Scope, directive: Directive) -> None:
         name, *texts = directive.args
