@@ -64,14 +64,15 @@ RELAY = """\
 
 def receiver(prefix, port):
     conf = prefix / "receiver.conf"
-    conf.write_text(RECEIVER.replace("PORT", str(port)).replace("FOLDER", str(prefix)))
+    text = RECEIVER.replace("PORT", str(port)).replace("FOLDER", str(prefix))
+    conf.write_text(text + rig.NO_LOG_EVENTS)
     return conf
 
 
 def relay(prefix, source, target, *, buffer="@type memory", lanes=8, records=10):
     conf = prefix / "sender.conf"
     text = RELAY.replace("SOURCE", source).replace("TARGET", str(target)).replace("BUFFER", buffer)
-    conf.write_text(text.replace("LANES", str(lanes)).replace("RECORDS", str(records)))
+    conf.write_text(text.replace("LANES", str(lanes)).replace("RECORDS", str(records)) + rig.NO_LOG_EVENTS)
     return conf
 
 

@@ -196,7 +196,8 @@ FULL = """\
 
 def test_a_full_buffer_is_503_and_recovery_is_automatic(prefix, port, headrace):
     with rig.origin([ok(status="503 Busy")]) as origin:
-        (prefix / "full.conf").write_text(FULL.replace("PORT", str(port)).replace("TARGET", str(origin.port)))
+        text = FULL.replace("PORT", str(port)).replace("TARGET", str(origin.port))
+        (prefix / "full.conf").write_text(text + rig.NO_LOG_EVENTS)
         process = headrace("headrace", "run", prefix / "full.conf")
         rig.wait_listens(port, process)
         taken = []

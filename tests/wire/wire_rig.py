@@ -26,6 +26,9 @@ from headrace.testing.process import HeadraceProcess, Launcher, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+NO_LOG_EVENTS = "<label @FLUENT_LOG>\n<match **>\n@type null\n</match>\n</label>\n"
+"""Keeps the engine's own lines out of the catch-alls whose events a test counts."""
+
 SENDER = """\
 <source>
   @type sample
