@@ -37,6 +37,8 @@ def _args(request: Request) -> bytes | None:
 
 
 def _host(request: Request) -> bytes | None:
+    if request.headers_in_changed:
+        return host_only(request.header_in(b"host") or b"") or request.server.name or None
     return host_only(request.exchange.head.host) or request.server.name or None
 
 
@@ -268,4 +270,4 @@ def _set_args(request: Request, value: bytes) -> None:
     request.args = value
 
 
-SETTERS: Final[dict[str, Callable[[Request, bytes], None]]] = {"args": _set_args, "query_string": _set_args}
+SETTERS: Final[dict[str, Callable[[Request, bytes], None]]] = {"args": _set_args}

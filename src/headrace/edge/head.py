@@ -14,7 +14,7 @@ from headrace.edge import names
 from headrace.edge.connection import is_tls, local_port
 from headrace.edge.headers import escape
 from headrace.edge.log import ERR
-from headrace.edge.ranges import apply_ranges
+from headrace.edge.ranges import apply_ranges, condition_status
 from headrace.edge.times import http_date
 from headrace.edge.uri import escape_path
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _heads: Final[dict[tuple[int, bytes, Location, int | None, bool, bool], bytes]] = {}
 _heads_until: float = 0.0
 
+_OK, _PRECONDITION_FAILED = 200, 412
 DATED: Final = frozenset({200, 206, 304})
 _BODYLESS: Final = frozenset({204, 304})
 KEEP: Final = b"Connection: keep-alive\r\n"
@@ -41,6 +42,8 @@ def assemble(request: Request) -> bytes:
     """Run the header filters and return the head; decides framing, `header_only` and keep-alive as it goes."""
     location = request.location
     status = request.err_status or request.status or 200
+    if status == _OK and request.last_modified is not None and request.may_have(b"if-"):
+        status = _conditional(request, request.last_modified)
     request.status = status
     if request.content_type is None:
         request.content_type = location.known_types.get(request.uri) or location.content_type_of(request.uri)
@@ -83,6 +86,17 @@ def assemble(request: Request) -> bytes:
             head = _heads[key] = _long(request, status, keep=keep)
         return head
     return _long(request, status, keep=keep)
+
+
+def _conditional(request: Request, modified: float) -> int:
+    """The status of an answer whose handler said when it was modified, as nginx's not_modified filter decides it."""
+    kept = request.kept_headers
+    status = condition_status(request, int(modified), kept.get(b"ETag") if kept is not None else None)
+    if status != _OK:
+        request.allow_ranges = None
+        if status == _PRECONDITION_FAILED:
+            request.content_length, request.content_type, request.header_only = 0, b"", True
+    return status
 
 
 def _long(request: Request, status: int, *, keep: bool) -> bytes:

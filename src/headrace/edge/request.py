@@ -163,6 +163,11 @@ class Request:
         """Set a variable. Raises KeyError when no directive declares it, ValueError when it cannot be changed."""
         self.server.variables.setter(name)(self, value)
 
+    @property
+    def headers_in_changed(self) -> bool:
+        """A handler has changed the header fields of the request."""
+        return self._headers_in is not None
+
     def get_slot(self, name: bytes) -> bytes | None:
         """The stored value of a variable made by `set`, a named capture or a map."""
         return self._vars.get(name) if self._vars is not None else None

@@ -118,10 +118,7 @@ function S.request()
     if R and S.has_request[R.phase] then
         return R
     end
-    if R and R.phase > 2 then
-        return S.disabled()
-    end
-    return raise("no request found")
+    return raise(R and R.phase > 2 and "API disabled in the current context" or "no request found")
 end
 
 --- luaL_argerror for functions that are C functions in OpenResty; called by pcall they have no name.

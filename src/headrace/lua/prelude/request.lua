@@ -141,8 +141,8 @@ end
 
 --- Read the request body; afterwards get_body_data() or get_body_file() has it.
 function req.read_body()
-    local R = S.request()
-    if not S.may_wait[R.phase] then
+    local R = S.R
+    if not R or not S.has_request[R.phase] or not S.may_wait[R.phase] then
         return S.disabled()
     end
     local T = S.cur
@@ -218,8 +218,8 @@ req.get_query_args = req.get_uri_args
 
 --- Call back when the client goes away; needs lua_check_client_abort on.
 function ngx.on_abort(callback)
-    local R = S.request()
-    if not S.may_wait[R.phase] then
+    local R = S.R
+    if not R or not S.has_request[R.phase] or not S.may_wait[R.phase] then
         return S.disabled()
     end
     if not R.conf.check_client_abort then

@@ -85,7 +85,7 @@ function coroutine.status(co)
     end
     local T = S.thread_of[co]
     if T then
-        return T.dead and "zombie" or "running"
+        return T.dead and "zombie" or T == S.cur and co ~= co_running() and "normal" or "running"
     end
     return collected[co] and "dead" or waiting[co] and "normal" or co_status(co)
 end
