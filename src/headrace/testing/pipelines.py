@@ -35,7 +35,14 @@ if TYPE_CHECKING:
 __all__ = ["Direct", "DropFilter", "Kit", "Script", "TransientError", "settle"]
 
 
-_NO_LOG: Final = f"<label {LABEL}>\n<match **>\n@type null\n</match>\n</label>\n"
+_NO_LOG: Final = f"<label {LABEL}>\n<match **>\n@type kit_log\n</match>\n</label>\n"
+
+
+class _LogSink(Output):
+    """Takes log events where a test does not ask for them."""
+
+    def process(self, tag: str, batch: Batch) -> None:
+        """Forget them."""
 
 
 class Script(Output):
@@ -150,6 +157,8 @@ class Kit:
         return [str(error) for error in self.problems.errors]
 
     def _lookup(self, kind: str, name: str) -> type[Plugin]:
+        if (kind, name) == ("output", "kit_log"):
+            return _LogSink
         return self._own.get((kind, name)) or lookup(kind, name)
 
     async def start(self) -> Kit:
@@ -170,8 +179,9 @@ class Kit:
     def of(self, cls: type[Any], index: int = 0) -> Any:
         """Return the plugin of a class, in the order of the configuration."""
         assert self.pipeline is not None
-        exact = [plugin for plugin in self.pipeline.plugins if type(plugin) is cls]
-        return (exact or [plugin for plugin in self.pipeline.plugins if isinstance(plugin, cls)])[index]
+        mine = [plugin for plugin in self.pipeline.plugins if type(plugin) is not _LogSink]
+        exact = [plugin for plugin in mine if type(plugin) is cls]
+        return (exact or [plugin for plugin in mine if isinstance(plugin, cls)])[index]
 
     @property
     def script(self) -> Script:
