@@ -56,10 +56,13 @@ class Places:
     conf: str
     error_log: str
     pid: str
+    body_temp: str
 
 
-DEBIAN: Final = Places("/usr/share/nginx", "/etc/nginx/nginx.conf", "/var/log/nginx/error.log", "/run/nginx.pid")
-PLAIN: Final = Places("/usr/local/nginx", "conf/nginx.conf", "logs/error.log", "logs/nginx.pid")
+DEBIAN: Final = Places(
+    "/usr/share/nginx", "/etc/nginx/nginx.conf", "/var/log/nginx/error.log", "/run/nginx.pid", "/var/lib/nginx/body"
+)
+PLAIN: Final = Places("/usr/local/nginx", "conf/nginx.conf", "logs/error.log", "logs/nginx.pid", "client_body_temp")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ def options(flags: Flags) -> Options:
             error_log=flags.values.get("e", default.error_log),
             pid_file=os.path.join(prefix, default.pid),
             background=True,
+            body_temp=default.body_temp,
         )
     )
 
@@ -182,7 +186,8 @@ def _show(flags: Flags) -> None:
             "TLS SNI support enabled",
             (
                 f"configure arguments: --prefix={default.prefix} --conf-path={default.conf} "
-                f"--error-log-path={default.error_log} --pid-path={default.pid} {modules}"
+                f"--error-log-path={default.error_log} --pid-path={default.pid} "
+                f"--http-client-body-temp-path={default.body_temp} {modules}"
             ),
         ]
     print("\n".join(lines), file=sys.stderr)  # noqa: T201 - where nginx prints it

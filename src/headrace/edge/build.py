@@ -45,15 +45,17 @@ def build(
     problems: Problems,
     families: Sequence[Family] | None = None,
     conf_dir: str | None = None,
+    body_temp: str = "client_body_temp",
 ) -> Gateway:
     """Build a gateway. What is wrong goes to `problems`; with errors there, the gateway must not be started.
 
     families: those that know the directives (registry.families() when None). prefix: the folder relative paths stand
     for. conf_dir: the folder of the configuration file (prefix/conf when None), where certificates are looked for.
+    body_temp: client_body_temp_path where the file names none.
     """
-    return _Builder(prefix, conf_dir or os.path.join(prefix, "conf"), problems, families or known_families()).run(
-        tuple(tree)
-    )
+    builder = _Builder(prefix, conf_dir or os.path.join(prefix, "conf"), problems, families or known_families())
+    builder.shared.body_temp = builder.shared.path(body_temp)
+    return builder.run(tuple(tree))
 
 
 def specs_of(known: Iterable[Family]) -> dict[str, list[Spec]]:

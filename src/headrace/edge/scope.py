@@ -24,7 +24,8 @@ class Build:
     """What all scopes of one build share.
 
     prefix: the folder relative paths stand for. main_conf: the folder of the first configuration file, for
-    `include mime.types` and its kind. temp_folders: where workers put temporary files.
+    `include mime.types` and its kind. body_temp: the default of
+    client_body_temp_path. temp_folders: where workers put temporary files.
     """
 
     def __init__(self, prefix: str, conf_dir: str, problems: Problems, variables: Variables) -> None:
@@ -33,6 +34,7 @@ class Build:
         self.problems = problems
         self.variables = variables
         self.finishers: list[Callable[[], None]] = []
+        self.body_temp = self.path("client_body_temp")
         self.temp_folders: set[str] = set()
 
     def path(self, name: str) -> str:

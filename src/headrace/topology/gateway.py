@@ -84,7 +84,12 @@ def plan_gateway(options: GatewayOptions, files: Files, problems: Problems) -> G
     known = families()
     before = len(problems.errors)
     gateway = edge_build.build(
-        tree, prefix=options.prefix, problems=problems, families=known, conf_dir=os.path.dirname(options.conf)
+        tree,
+        prefix=options.prefix,
+        problems=problems,
+        families=known,
+        conf_dir=os.path.dirname(options.conf),
+        body_temp=options.body_temp,
     )
     if len(problems.errors) > before:
         return None

@@ -19,6 +19,7 @@ class GatewayOptions:
 
     directives: text of -g. error_log: the log where the file names none (-e). pid_file: the default path.
     background: whether the process goes into the background where the file does not say (nginx's default).
+    body_temp: the folder of request bodies that do not stay in memory, where the file names none.
     """
 
     conf: str
@@ -27,6 +28,7 @@ class GatewayOptions:
     error_log: str | None = None
     pid_file: str | None = None
     background: bool = False
+    body_temp: str = "client_body_temp"
 
 
 @dataclass(frozen=True, slots=True)

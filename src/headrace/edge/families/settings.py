@@ -196,7 +196,7 @@ class SettingsFamily(BaseFamily):
         get = scope.get
         location.max_body = get("client_max_body_size", 1 << 20)
         location.body_buffer = get("client_body_buffer_size", 16384)
-        location.body_temp = get("client_body_temp_path", scope.build.path("client_body_temp"))
+        location.body_temp = get("client_body_temp_path", scope.build.body_temp)
         scope.build.temp_folders.add(location.body_temp)
         location.send_timeout = get("send_timeout", 60.0)
         location.postpone_output = get("postpone_output", 1460)
