@@ -342,11 +342,13 @@ async def test_special_files(serve, html):
     (html / "secret").write_text("no")
     (html / "link").symlink_to(html / "page")
     (html / "page").write_text("page")
+    (html / "ring").symlink_to(html / "ring")
     site = await serve("error_log logs/e.log; http { access_log off; server { listen 127.0.0.1:80; } }")
     async with asyncio.timeout(10):
         assert (await site.get("/fifo"))[0] == 404
     assert "is not a regular file" in site.log("e.log")
     assert (await site.get("/link"))[2] == b"page"
+    assert (await site.get("/ring"))[0] == 403
     assert (await site.get("/page/x"))[0] == 404
     assert (await site.get("/" + "n" * 300))[0] == 404
     for target in ("/../edge", "/%2e%2e/e", "/..%2f..%2fetc/passwd"):

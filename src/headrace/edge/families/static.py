@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.edge.scope import Scope
 
 METHODS: Final = frozenset({b"GET", b"HEAD", b"POST"})
-_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
 class StaticFamily(BaseFamily):
@@ -173,7 +173,7 @@ def _failed(request: Request, call: str, path: bytes, error: OSError) -> int:
     level, status = log.CRIT, 500
     if error.errno in _MISSING:
         level, status = log.ERR, 404
-    elif error.errno == errno.EACCES:
+    elif error.errno in {errno.EACCES, errno.ELOOP}:
         level, status = log.ERR, 403
     if status != 404 or request.location.log_not_found:
         text = f"failed ({error.errno}: {error.strerror})".encode()
