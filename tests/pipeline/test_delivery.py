@@ -323,6 +323,19 @@ async def test_stop_flushes_memory_and_ends_at_the_deadline(caplog):
     assert kit.balanced()
 
 
+async def test_stop_tries_once_more_what_waits_for_a_retry():
+    kit = await Kit(conf("chunk_limit_records 1")).start()
+    kit.script.then = TransientError("down")
+    await many(kit, 5)
+    await kit.clock.elapse(3)
+    assert kit.stats()["buffered"] == 5
+    kit.script.then = None  # it is back, but the next retry would come after the end
+    await kit.stop()
+    assert kit.stats()["delivered"] == 5
+    assert kit.stats()["dropped"]["lost_at_shutdown"] == 0
+    assert kit.balanced()
+
+
 async def test_stop_does_not_wait_for_a_destination_that_is_down():
     kit = await Kit(conf("flush_interval 60s")).start()
     kit.script.then = TransientError("down")

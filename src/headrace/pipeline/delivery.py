@@ -116,6 +116,14 @@ class Delivery:
                 return self._next_parted(lane, now)
         return None
 
+    def begin_last(self) -> None:
+        """Let what waits for a retry be tried once more now (shutdown): one failed window ends it again."""
+        now = self._clock.now()
+        self.gate.begin_last(now)
+        self.secondary_gate.begin_last(now)
+        for chunk in (*self.buffer.queued.values(), *self._parted):
+            chunk.due = min(chunk.due, now)
+
     def next_moment(self) -> float:
         """When (by the clock) something that waits now may be tried; infinity when only an event can tell."""
         soonest = math.inf

@@ -117,6 +117,11 @@ class Gate:
         """Whether the try that was just admitted is the first of its window."""
         return self._left == self._tries - 1
 
+    def begin_last(self, now: float) -> None:
+        """Begin the next window now, unless one is under way: the process ends, and no later one comes."""
+        if self.step and self.next_time != math.inf:
+            self.next_time = min(self.next_time, now)
+
     def give_back(self) -> None:
         """Return a try that nobody needed."""
         self._left += 1

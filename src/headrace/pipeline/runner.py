@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.conf.params import reserved
 from headrace.conf.tree import Directive
 from headrace.errors import ConfError
+from headrace.pipeline import nested
 from headrace.pipeline.backup import Backup
 from headrace.pipeline.buffer import Buffer, Limits
 from headrace.pipeline.delivery import Delivery
@@ -243,6 +244,8 @@ class Runner:
         flushing = self.section.flushes_at_shutdown
         if flushing:
             self.flush()
+            self.delivery.begin_last()
+            self.lanes.wake_all()
         while clock.now() < deadline and (self.lanes.busy or (flushing and self._flushable())):
             await clock.sleep(min(_POLL, max(deadline - clock.now(), 0.001)))
         await self.lanes.stop()
@@ -260,8 +263,11 @@ class Runner:
 
     def _flushable(self) -> bool:
         """Whether there is something that can be delivered without waiting for a back-off."""
-        if self.delivery.gate.step:
-            return bool(self.delivery.pending)
+        gate = self.delivery.gate
+        if gate.step:
+            return bool(self.delivery.pending) or (
+                bool(self.buffer.queued) and gate.opens_at <= self.context.clock.now()
+            )
         return bool(self.buffer.queued or self.delivery.parted or self.delivery.pending)
 
     def stats(self) -> dict[str, Any]:
@@ -303,15 +309,17 @@ def _runner(output: Output, context: Context) -> Runner | None:
     directive = with_defaults(given, defaults, output.default_chunk_keys)
     type_name = reserved(directive, "@type") or defaults.get("@type", "memory")
     problems = context.problems
-    before = len(problems.errors)
+    before = problems.broken
     try:
         cls = context.lookup("buffer", type_name)
     except ConfError as error:
         problems.error(error.message, directive.place, hint=error.hint)
+        nested.check_secondary(context, output)
         return None
     section = cast("BufferSection", cls())
     configured(section, directive, problems)
-    if len(problems.errors) > before:
+    if problems.broken > before:
+        nested.check_secondary(context, output)
         return None
     section.owner = output
     section.context = context
