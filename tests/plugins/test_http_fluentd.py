@@ -120,7 +120,7 @@ async def test_we_send_to_fluentd(tmp_path, parameters):
                 await running.idle()
             assert running.failures() == 0
             assert running.stats()["connections"] == {
-                "opened": 1, "reused": 2, "discarded_stale": 0, "failed": 0, "replaced": 0, "resent": 0, "open": 1,
+                "opened": 1, "reused": 2, "discarded_stale": 0, "failed": 0, "replaced": 0, "resent": 0, "idle": 1,
             }  # fmt: skip
 
         def arrived():

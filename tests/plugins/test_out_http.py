@@ -93,8 +93,8 @@ async def test_another_host_closes_and_replaces_the_connection_and_another_path_
                 await emit(f"{origin.port}.{path}", event({}))
                 await delivered_in_all(count + 1, one, two)
             await plugin.idle()
-            assert plugin.stats()["connections"] | {"open": 1} == {
-                "opened": 3, "reused": 1, "discarded_stale": 0, "failed": 0, "replaced": 2, "resent": 0, "open": 1,
+            assert plugin.stats()["connections"] | {"idle": 1} == {
+                "opened": 3, "reused": 1, "discarded_stale": 0, "failed": 0, "replaced": 2, "resent": 0, "idle": 1,
             }  # fmt: skip
         assert [request.target for request in one.requests] == ["/a", "/b", "/d"]
         await one.all_closed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.conf.params import reserved
 from headrace.core.connect import Target, dial
@@ -18,6 +18,8 @@ from headrace.plugins.out_http.parameters import HttpParameters
 from headrace.plugins.out_http.request import CONTENT_TYPES, build_head, gzip_member
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.core.stream import Stream
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.context import Context
@@ -33,6 +35,8 @@ THREADED: Final = 128 << 10
 
 class HttpOutput(HttpParameters):
     """Sends chunks as bodies of HTTP requests."""
+
+    nested_types: ClassVar[Mapping[str, str]] = {"format": "json"}
 
     def provision(self, context: Context) -> None:
         """Make the formatter, and what follows from it."""
@@ -184,9 +188,9 @@ class HttpOutput(HttpParameters):
             connection.close()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of connections: the sum, and by lane; `open` is how many are kept now."""
+        """Counters of connections: the sum, and by lane; `idle` is how many are kept for the next request now."""
         names = Counters().as_dict()
         lanes = {index: connection.counters.as_dict() for index, connection in sorted(self._lanes.items())}
         total = {name: sum(figures[name] for figures in lanes.values()) for name in names}
-        total["open"] = sum(connection.stream is not None for connection in self._lanes.values())
+        total["idle"] = sum(connection.stream is not None for connection in self._lanes.values())
         return {"connections": total, "connections_by_lane": lanes}
