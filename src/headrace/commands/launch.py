@@ -35,10 +35,8 @@ def build(options: Options, say: Say, *, probe: bool = False) -> Plan | None:
     except Error as error:
         problems.error(error.message)
         plan = None
-    for warning in problems.warnings:
-        say("warn", warning)
-    for problem in problems.errors:
-        say("emerg", problem)
+    for level, finding in problems.findings():
+        say("emerg" if level == "error" else "warn", finding)
     return None if problems.errors else plan
 
 
@@ -50,7 +48,8 @@ def rebuild(options: Options) -> Plan:
     except ConfError as error:
         raise Error(str(error), kind="configuration") from error
     if problems.errors or plan is None:
-        raise Error("; ".join(map(str, problems.errors)), kind="configuration")
+        errors = [str(finding) for level, finding in problems.findings() if level == "error"]
+        raise Error("; ".join(errors), kind="configuration")
     return plan
 
 

@@ -232,7 +232,7 @@ class Configurable:
     def configure(self, directive: Directive, problems: Problems) -> None:
         """Fill the values from `directive`; everything wrong goes to `problems`."""
         self.directive = directive
-        before = len(problems.errors)
+        before = problems.broken
         params = {key: item for item in declared_params(type(self)) for key in item.keys}
         sections = {item.key: item for item in declared_sections(type(self))}
         given: dict[str, Directive] = {}
@@ -262,11 +262,15 @@ class Configurable:
                     self.__dict__.setdefault(item.name, item.initial())
         for section in sections.values():
             section.fill(self, nested.get(section.key, []), problems)
-        if len(problems.errors) == before:
+        if problems.broken == before:
             self.validate(problems)
+        self.validate_values(problems)
 
     def validate(self, problems: Problems) -> None:
         """Check what one parameter cannot know alone; called when every value is well-formed."""
+
+    def validate_values(self, problems: Problems) -> None:
+        """Check parameters that have a default, each by itself; called also when others are wrong."""
 
     def take_argument(self, name: str, directive: Directive, problems: Problems) -> None:
         """Fill the parameter `name` from the argument of the section's tag, if it has one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headrace.errors import ConfError, Place
 
@@ -21,6 +21,7 @@ class Problems:
         self.errors: list[ConfError] = []
         self.warnings: list[ConfError] = []
         self.unknown_is_error = unknown_is_error
+        self._unread = 0
 
     def error(self, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Record an error."""
@@ -33,11 +34,34 @@ class Problems:
     def unknown(self, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Record something that nobody reads: an error, or a warning where Fluentd's rule holds."""
         (self.error if self.unknown_is_error else self.warn)(message, place, hint=hint)
+        self._unread += self.unknown_is_error
+
+    @property
+    def broken(self) -> int:
+        """How many errors there are that leave something without its value: all but those about unknown things.
+
+        What is built on a part that has none of these can be judged, though the configuration will not run.
+        """
+        return len(self.errors) - self._unread
+
+    def findings(self) -> list[tuple[Literal["error", "warning"], ConfError]]:
+        """Everything, by file and line, each once; what has no place comes last."""
+        found: dict[str, tuple[Literal["error", "warning"], ConfError]] = {}
+        for error in self.errors:
+            found.setdefault(str(error), ("error", error))
+        for warning in self.warnings:
+            found.setdefault(str(warning), ("warning", warning))
+        return sorted(found.values(), key=_by_place)
 
     def raise_first(self) -> None:
         """Raise the first error, if there is one."""
         if self.errors:
             raise self.errors[0]
+
+
+def _by_place(finding: tuple[str, ConfError]) -> tuple[bool, str, int]:
+    place = finding[1].place
+    return (place is None, place.file if place else "", place.line if place else 0)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
