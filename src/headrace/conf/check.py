@@ -12,12 +12,24 @@ from headrace.conf.nginx import COMMAND_LINE
 from headrace.conf.problems import Problems, near_miss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from headrace.conf.tree import Directive
 
 UNBOUNDED = 1 << 30
 """max_args of a directive that takes any number of arguments."""
+
+
+Failed = list[tuple["Directive", str]]
+"""Directives that cannot be used, each with the context it stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """Directives that exist elsewhere, so that they are no typing errors, and what is said about them."""
+
+    names: Collection[str] = frozenset()
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +58,38 @@ def check_nginx(
     specs: Mapping[str, Spec | Sequence[Spec]],
     problems: Problems,
     context: str = "main",
-) -> None:
+    *,
+    unbuilt: Unbuilt = Unbuilt(),
+) -> Failed:
     """Report every directive of `tree` that `specs` does not allow in `context`, and their children.
 
     specs: name -> its Spec, or several where a name means different things in different contexts
-    (`server` in http and in upstream).
+    (`server` in http and in upstream). Returns what was reported.
     """
+    failed: Failed = []
     for directive in tree:
-        spec = _check_one(directive, specs, problems, context)
+        before = len(problems.errors)
+        spec = _check_one(directive, specs, problems, context, unbuilt)
+        if len(problems.errors) > before:
+            failed.append((directive, context))
         if spec and directive.block is not None and not spec.data:
             inside = spec.inside or (f"if in {context}" if spec.name == "if" else spec.name)
-            check_nginx(directive.block, specs, problems, inside)
+            failed += check_nginx(directive.block, specs, problems, inside, unbuilt=unbuilt)
+    return failed
 
 
 def _check_one(
-    directive: Directive, specs: Mapping[str, Spec | Sequence[Spec]], problems: Problems, context: str
+    directive: Directive,
+    specs: Mapping[str, Spec | Sequence[Spec]],
+    problems: Problems,
+    context: str,
+    unbuilt: Unbuilt,
 ) -> Spec | None:
     """Report the first thing wrong, in nginx's order; return the spec when the children can be checked."""
     name = directive.name
     known = specs.get(name)
     if known is None:
-        allowed = (other for other, spec in specs.items() if any(_allows(one, context) for one in _several(spec)))
-        _report(problems, directive, f'unknown directive "{name}"', near_miss(name, allowed) or near_miss(name, specs))
+        _report(problems, directive, f'unknown directive "{name}"', _hint(name, specs, context, unbuilt))
         return None
     spec = next((spec for spec in _several(known) if _allows(spec, context)), None)
     if spec is None:
@@ -90,6 +112,23 @@ def _check_one(
         value = directive.args[0]
         _report(problems, directive, f'invalid value "{value}" in "{name}" directive, it must be "on" or "off"')
     return spec
+
+
+def _hint(name: str, specs: Mapping[str, Spec | Sequence[Spec]], context: str, unbuilt: Unbuilt) -> str:
+    if name in unbuilt.names:
+        return unbuilt.hint
+    allowed = (other for other, spec in specs.items() if any(_allows(one, context) for one in _several(spec)))
+    hint = near_miss(name, allowed) or near_miss(name, specs)
+    # The one that was meant may be unbuilt too: `proxy_pas` is not proxy_temp_path.
+    elsewhere = near_miss(name, unbuilt.names)
+    if elsewhere and near_miss(name, (quoted(hint), quoted(elsewhere))) == elsewhere:
+        return f"{elsewhere} {unbuilt.hint}"
+    return hint
+
+
+def quoted(text: str) -> str:
+    """The first word in quotes of a text, or ""."""
+    return text.partition('"')[2].partition('"')[0]
 
 
 def _allows(spec: Spec, context: str) -> bool:

@@ -7,10 +7,12 @@ is wrong with them.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeVar
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.conf.check import Spec, check_nginx
-from headrace.edge import phases
+from headrace.conf.check import Failed, Spec, Unbuilt, check_nginx
+from headrace.edge import phases, unbuilt
 from headrace.edge.families.http import HttpFamily, ServerDraft
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
@@ -30,7 +32,7 @@ from headrace.edge.variables import Variables
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.conf.params import Problems
     from headrace.conf.tree import Directive
@@ -67,11 +69,19 @@ def specs_of(known: Iterable[Family]) -> dict[str, list[Spec]]:
     return specs
 
 
+_MISSING: Final = ("unknown ", "no ")
+"""How messages begin about something that another directive should have given."""
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+
+
 class _Builder:
     def __init__(self, prefix: str, conf_dir: str, problems: Problems, known: Sequence[Family]) -> None:
         self.families = known
         self.problems = problems
         self.variables = Variables()
+        self.failed: Failed = []
+        """What could not be used."""
+        self.skipped: set[int] = set()
         self.shared = Build(prefix, conf_dir, problems, self.variables)
         self.main = self._family(MainFamily)
         self.http = self._family(HttpFamily)
@@ -84,18 +94,20 @@ class _Builder:
         return next(family for family in self.families if isinstance(family, kind))
 
     def run(self, tree: tuple[Directive, ...]) -> Gateway:
+        """Build; after an error what does not depend on it is still built, so that everything wrong is known."""
         before = len(self.problems.errors)
-        check_nginx(tree, specs_of(self.families), self.problems)
+        known = Unbuilt(unbuilt.NAMES, unbuilt.HINT)
+        self.failed = check_nginx(tree, specs_of(self.families), self.problems, unbuilt=known)
+        self.skipped = {id(directive) for directive, _context in self.failed}
         root = Scope("main", None, None, self.shared)
         gateway = Gateway(self.main.settings, self.logs.logs, ErrorLog(()), self.settings.stats)
-        if len(self.problems.errors) > before:
-            return gateway
         self._walk(root, tree, "main")
-        if not self.main.seen_events:
+        if not self.main.seen_events and not any(one.block is not None for one, at in self.failed if at == "main"):
             self.problems.error('no "events" section in configuration')
         for finish in self.shared.finishers:
             self._attempt(finish)
         if len(self.problems.errors) > before:
+            self._look_further(gateway)
             return gateway
         gateway.error_log = self.logs.error_log(root, at_need=True)
         gateway.buffered_logs = self.logs.buffered
@@ -107,20 +119,57 @@ class _Builder:
             self.problems.error(f'unknown "{name}" variable', place)
         return gateway
 
-    def _attempt(self, work: object) -> None:
-        assert callable(work)
+    def _look_further(self, gateway: Gateway) -> None:
+        """There are errors: find those that the rest of a build would, unless they may follow from the others."""
+        drafts: list[tuple[ServerDraft, Server]] = []
+        for draft in self.http.drafts.values():
+            self._attempt(partial(self._add_server, drafts, draft))
+        if not any(context in {"http", "server"} for _directive, context in self.failed):
+            self._attempt(lambda: make_ports(drafts, gateway, self.problems))
+        for name, place in self.variables.unknown():
+            self._report(ConfError(f'unknown "{name}" variable', place))
+
+    def _add_server(self, drafts: list[tuple[ServerDraft, Server]], draft: ServerDraft) -> None:
+        drafts.append((draft, self._server(draft)))
+
+    def _attempt(self, work: Callable[[], object]) -> None:
         try:
             work()
         except ConfError as error:
-            self.problems.errors.append(error)
+            self._report(error)
+        except Exception:
+            if not self.failed:
+                raise
+            # A directive that could not be applied is missing here; it is reported.
+
+    def _report(self, error: ConfError) -> None:
+        """Report an error, unless something is missing that a failed directive names: then it follows from that one."""
+        if error.message.startswith(_MISSING):
+            named = _QUOTED.findall(error.message)
+            failed = list(self._failed_texts())
+            if any(name == text.lstrip("$") or f"<{name}>" in text for name in named for text in failed):
+                return
+        self.problems.errors.append(error)
+
+    def _failed_texts(self) -> Iterator[str]:
+        """The names and words of all that failed, and of what stands within."""
+        left = [directive for directive, _context in self.failed]
+        while left:
+            directive = left.pop()
+            yield directive.name
+            yield from directive.args
+            left += directive.block or ()
 
     def _walk(self, scope: Scope, directives: Iterable[Directive], context: str) -> None:
         for directive in directives:
+            if id(directive) in self.skipped:
+                continue
             family, spec = self._owner(directive.name, context)
             try:
                 inner = family.apply(scope, directive)
             except ConfError as error:
-                self.problems.errors.append(error)
+                self._report(error)
+                self.failed.append((directive, context))
                 continue
             if inner is not None:
                 inside = spec.inside or (f"if in {context}" if spec.name == "if" else spec.name)
@@ -181,8 +230,5 @@ class _Builder:
 
     def _compose(self, scope: Scope, location: Location) -> None:
         for family in self.families:
-            try:
-                family.compose(scope, location)
-            except ConfError as error:
-                self.problems.errors.append(error)
+            self._attempt(partial(family.compose, scope, location))
         location.seal()
