@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
+from headrace.pipeline import nested
 from headrace.pipeline.compat import converted
 from headrace.pipeline.files import Files
 from headrace.pipeline.plugin import LEVELS, Filter, Formatter, Output, Parser, Plugin, Source
@@ -113,11 +114,11 @@ class Context:
         self.sockets = sockets
 
     def label(self, name: str, place: Place | None = None) -> Router:
-        """Return the router of a label; an unknown one is reported, and the top level returned."""
+        """Return the router of a label; an unknown one is reported, and one that leads nowhere returned."""
         router = self.labels.get(name)
         if router is None:
             self.problems.error(f'label "{name}" is not defined', place, hint=near_miss(name, self.labels))
-            return self.root
+            return Router(name, self.desk, self.log)
         return router
 
     def make(
@@ -163,30 +164,31 @@ class Context:
     ) -> P | None:
         """Configure and provision a plugin of a known class; None when it is wrong (and reported)."""
         problems = self.problems
-        before = len(problems.errors)
+        before = problems.broken
         plugin = cls()
-        plugin.configure(converted(cls, directive, self.lookup, problems), problems)
-        if len(problems.errors) > before:
-            return None
+        section = converted(cls, directive, self.lookup, problems)
+        plugin.configure(section, problems)
         plugin.context = self
         plugin.router = router or self.root
         self._name(plugin, type_name)
-        label = getattr(plugin, "label_", None)
-        if isinstance(label, str) and isinstance(plugin, Source):
-            plugin.router = self.label(label, plugin.place_of("@label"))
+        if isinstance(plugin, Source) and plugin.label_ is not None:
+            plugin.router = self.label(plugin.label_, plugin.place_of("@label"))
+        if problems.broken > before:
+            nested.check(self, plugin, section)
+            return None
         try:
             if isinstance(plugin, Output):
                 self._wire(plugin, primary)
             plugin.provision(self)
         except Error as error:
             place = error.place if isinstance(error, ConfError) else None
-            if len(problems.errors) == before:  # else it follows from what is reported already
+            if problems.broken == before:  # else it follows from what is reported already
                 problems.error(error.message, place or directive.place, hint=getattr(error, "hint", ""))
         except (OSError, ValueError) as error:  # paths and names that the system does not take
             problems.error(f"{type_name} cannot be set up: {error}", directive.place)
         if isinstance(plugin, Output) and plugin.runner is not None:
             plugin.runner.check_placeholders(plugin)
-        if len(problems.errors) > before:
+        if problems.broken > before:
             return None
         self.plugins.append(plugin)
         return plugin

@@ -85,6 +85,9 @@ class Plugin(Configurable):
 
     With each its chunk key (buffer) or its default type (parse, format); see `headrace.pipeline.compat`."""
 
+    nested_types: ClassVar[Mapping[str, str]] = {}
+    """The plugin of a <format> section that names none, where `old_style` does not tell it."""
+
     type_ = string(default="", key="@type", doc="Which plugin this is")
     id_ = string(default=None, key="@id", doc="Its unique name, in logs, statistics and below root_dir")
     log_level = enum(tuple(LEVELS), default=None, key="@log_level", doc="What it logs; default: <system> log_level")

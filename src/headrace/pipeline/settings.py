@@ -87,7 +87,6 @@ class BufferSection(Plugin):
 
     def validate(self, problems: Problems) -> None:
         """Check the parameters together."""
-        fail = problems.error
         try:
             self.keys = ChunkKeys(
                 self.chunk_keys,
@@ -96,10 +95,15 @@ class BufferSection(Plugin):
                 timezone=self.timekey_zone,
             )
         except ValueError as error:
-            fail(str(error), self.place)
+            problems.error(str(error), self.place)
             return
         if len(self.chunk_keys) - ("time" in self.chunk_keys) >= MANY_KEYS:
             problems.warn("many chunk keys are configured; they may make very many chunks", self.place)
+        self._validate_flush(problems)
+
+    def validate_values(self, problems: Problems) -> None:
+        """Check each parameter by itself."""
+        fail = problems.error
         for name in _AT_LEAST_ONE:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -115,7 +119,6 @@ class BufferSection(Plugin):
             fail('parameter "chunk_full_threshold" must be above 0 and at most 1', self.place)
         if not 0 < self.retry_secondary_threshold <= 1:
             fail('parameter "retry_secondary_threshold" must be above 0 and at most 1', self.place)
-        self._validate_flush(problems)
 
     def _validate_flush(self, problems: Problems) -> None:
         has_interval = self.directive is not None and any(self.directive.children("flush_interval"))

@@ -11,6 +11,7 @@ Rules:
 
 - A built-in wins over an entry point of the same name: what is installed never changes what a
   configuration without it meant.
+- Files of a plugin folder (`headrace-fluentd -p`, `headrace run --plugin`) go before both: see folder.py.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ConfError
 from headrace.pipeline.plugin import Plugin
+from headrace.plugins import unbuilt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,10 +128,17 @@ def lookup(kind: str, name: str) -> type[Plugin]:
     return found
 
 
+def near(name: str, known: list[str]) -> str:
+    """The known name that is most like `name`, "" when none is."""
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
 def _hint(kind: str, name: str) -> str:
-    near = difflib.get_close_matches(name, names(kind), n=1)
-    if near:
-        return f'did you mean "{near[0]}"?'
+    if name in unbuilt.NAMES[kind]:
+        return unbuilt.HINT
+    close = near(name, names(kind))
+    if close:
+        return f'did you mean "{close}"?'
     elsewhere = [other for other in PREFIXES if other != kind and name in names(other)]
     if elsewhere:
         return f'"{name}" is the name of a plugin of kind {", ".join(elsewhere)}'
