@@ -23,6 +23,33 @@ class LuaBlockError(Exception):
         self.at = at
 
 
+def code_only(text: str) -> str:
+    """Return Lua source with strings and comments blanked out, of the same length and with the same lines.
+
+    What has no end is blanked to the end, a quoted string to the end of its line.
+    """
+    pieces: list[str] = []
+    kept = at = 0
+    while match := _NEXT.search(text, at):
+        found = match[0]
+        at = match.end()
+        if found in "{}":
+            continue
+        if found in _STRINGS:
+            string = _STRINGS[found].match(text, match.start())
+            at = string.end() if string else _end(text, "\n", at)
+        elif found.endswith("["):
+            at = _end(text, f"]{'=' * found.count('=')}]", at)
+        pieces += (text[kept : match.start()], re.sub(r"[^\n]", " ", text[match.start() : at]))
+        kept = at
+    return "".join(pieces) + text[kept:]
+
+
+def _end(text: str, closing: str, at: int) -> int:
+    found = text.find(closing, at)
+    return len(text) if found < 0 else found + len(closing)
+
+
 def end_of_block(text: str, at: int) -> int:
     """Return the offset of the `}` that closes the block whose text begins at `at`.
 

@@ -170,7 +170,8 @@ class _Parser:
         except LuaBlockError as error:
             raise self._fail(str(error), error.at, hint=f'block "{words[0]}" opened at line {line}') from None
         self.at = end + 1
-        return Directive(words[0], tuple(words[1:]), self.file, line, text=self.text[begin:end])
+        text = self.text[begin:end]
+        return Directive(words[0], tuple(words[1:]), self.file, line, text=text, text_line=self.lines.line(begin))
 
     def _include(self, words: list[str], line: int, level: int) -> list[Directive]:
         place = Place(self.file, line)

@@ -9,7 +9,7 @@ Directive("match", ("a.**",), block=(...)). Nodes are immutable: a plan may shar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.errors import Place
 
@@ -21,7 +21,7 @@ class Directive:
     args: the arguments after quoting and escapes are resolved (str with surrogateescape for bytes
     that are not UTF-8). block: the children, or None where the directive has no block. text: the
     verbatim body of a `*_by_lua_block`. values: for fluent.conf, the parsed literal of each argument
-    (str, int, float, bool, None for use_nil, list, dict, or conf.params.USE_DEFAULT).
+    (str, int, float, bool, None for use_nil, list, dict, or conf.params.USE_DEFAULT). text_line: where text begins.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Directive:
     block: tuple[Directive, ...] | None = None
     text: str | None = None
     values: tuple[object, ...] = ()
+    text_line: int = field(default=0, compare=False)
 
     @property
     def place(self) -> Place:

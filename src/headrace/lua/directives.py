@@ -227,7 +227,7 @@ class LuaFamily(BaseFamily):
                 if chunk.failure is None:
                     return Source(runtime, conf, fixed=chunk, **options)
             return Source(runtime, conf, path=path, prefix=scope.build.prefix, **options)
-        chunk = runtime.load(*_inline(directive, scope.build.conf_dir), conf)
+        chunk = runtime.load(*inline(directive, scope.build.conf_dir), conf)
         if chunk.failure is not None:
             text = chunk.failure.decode("utf-8", "replace")
             scope.build.problems.warn(f"failed to load inlined Lua code: {text}", directive.place)
@@ -290,7 +290,7 @@ class LuaFamily(BaseFamily):
             if directive.name.endswith("_file"):
                 chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
             else:
-                chunk = runtime.load(*_inline(directive, scope.build.conf_dir), conf)
+                chunk = runtime.load(*inline(directive, scope.build.conf_dir), conf)
             if phase == "init":
                 runtime.at_init(chunk, directive.place)
             elif phase == "init_worker":
@@ -299,9 +299,9 @@ class LuaFamily(BaseFamily):
                 runtime.at_worker_exit(chunk)
 
 
-def _inline(directive: Directive, conf_dir: str) -> tuple[bytes, bytes]:
-    """The code of an inline directive and its chunk name."""
-    text = directive.text if directive.text is not None else directive.args[0]
+def inline(directive: Directive, conf_dir: str, *, argument: int = 0) -> tuple[bytes, bytes]:
+    """The code of an inline directive and its chunk name. argument: which one is the code where there is no block."""
+    text = directive.text if directive.text is not None else directive.args[argument]
     phase = directive.name.partition("_by_lua")[0]
     tag = f"{phase}_by_lua"
     file = _shown(directive.file, conf_dir, NAME_MAX - len(tag) - len(str(directive.line)))

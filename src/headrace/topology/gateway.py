@@ -18,6 +18,7 @@ from headrace.edge.body import make_temp_folder
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
+from headrace.lua import check as lua_check
 from headrace.lua.directives import LuaFamily
 from headrace.supervisor.program import Listen
 from headrace.topology.modules import configure_arguments
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from headrace.supervisor.program import Identity
     from headrace.topology.bridge import Bridge
     from headrace.topology.options import GatewayOptions
-    from headrace.topology.pipelines import PipelinePlan
 
 _LEVELS: Final = {
     "trace": edge_log.DEBUG,
@@ -91,6 +91,7 @@ def plan_gateway(options: GatewayOptions, files: Files, problems: Problems) -> G
         conf_dir=os.path.dirname(options.conf),
         body_temp=options.body_temp,
     )
+    lua_check.check(tree, prefix=options.prefix, conf_dir=os.path.dirname(options.conf), problems=problems)
     if len(problems.errors) > before:
         return None
     lua = next(family for family in known if isinstance(family, LuaFamily))
@@ -128,9 +129,9 @@ class GatewayPlan:
         found = {name: os.environ.get(name) if value is None else value for name, value in named}
         return {name: value for name, value in found.items() if value is not None}
 
-    def check_bridge(self, pipeline: PipelinePlan | None, problems: Problems) -> None:
-        """An access log into the pipeline needs one."""
-        for directive in self._bridged if pipeline is None else ():
+    def forbid_bridge(self, problems: Problems) -> None:
+        """An access log into the pipeline needs one, and there is none."""
+        for directive in self._bridged:
             problems.error(
                 f'"access_log {directive.args[0]}" needs a pipeline, and this run has none',
                 directive.place,
@@ -250,6 +251,9 @@ class GatewayLog:
 
     def reopen(self, owner: tuple[int, int] | None = None) -> None:
         """Nothing: the file is the gateway's, which opens it anew itself."""
+
+    def tend(self, *, rotate: bool, owner: tuple[int, int] | None = None) -> None:
+        """Nothing: nginx's logs are rotated from outside."""
 
     def set_worker(self, index: int) -> None:
         """Nothing: a line names its process."""

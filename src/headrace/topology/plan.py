@@ -99,7 +99,7 @@ class Plan:
 
 
 def build(options: Options, problems: Problems) -> Plan | None:
-    """Build what the options name; None when `problems` has errors. Raises ConfError for a syntax error."""
+    """Build what the options name; None when `problems` has errors."""
     files = Files(read_file)
     fluent_log = _engine_log(options) if options.pipeline is not None else None
     gateway: GatewayPlan | None = None
@@ -107,24 +107,31 @@ def build(options: Options, problems: Problems) -> Plan | None:
     if options.gateway is not None:
         from headrace.topology.gateway import plan_gateway  # noqa: PLC0415 - a pipeline does not pay for it
 
-        gateway = plan_gateway(options.gateway, files, problems)
+        try:
+            gateway = plan_gateway(options.gateway, files, problems)
+        except ConfError as error:  # the syntax is wrong; the other file is checked all the same
+            problems.errors.append(error)
         if gateway is not None and options.workers is not None:
             gateway.settings.worker_processes = options.workers
     if options.pipeline is not None:
         from headrace.topology.pipelines import plan_pipeline  # noqa: PLC0415 - a gateway does not pay for it
 
         workers = options.workers or (gateway.settings.worker_processes if gateway is not None else None)
-        pipeline = plan_pipeline(
-            options.pipeline,
-            files,
-            problems,
-            workers=1 if options.master is False else workers,
-            log_level=options.log_level,
-        )
+        try:
+            pipeline = plan_pipeline(
+                options.pipeline,
+                files,
+                problems,
+                workers=1 if options.master is False else workers,
+                log_level=options.log_level,
+                stdout_fd=fluent_log.fd if fluent_log is not None and options.log_path else 1,
+            )
+        except ConfError as error:
+            problems.errors.append(error)
         if pipeline is not None and fluent_log is not None:
             fluent_log.set_level(pipeline.log_level)
-    if gateway is not None:
-        gateway.check_bridge(pipeline, problems)
+    if gateway is not None and options.pipeline is None:
+        gateway.forbid_bridge(problems)
     log = fluent_log or (gateway.engine_log() if gateway is not None else None)
     _compare_listeners(gateway, pipeline, problems)
     if problems.errors or log is None:
@@ -134,7 +141,7 @@ def build(options: Options, problems: Problems) -> Plan | None:
 
 def _engine_log(options: Options) -> FluentLog:
     try:
-        log = FluentLog(options.log_path, level=options.log_level or "info")
+        log = FluentLog(options.log_path, level=options.log_level or "info", rotation=options.log_rotation)
     except OSError as error:
         raise Error(f'open() "{options.log_path}" failed ({error.errno}: {error.strerror})', kind="log") from error
     _attach(log)
