@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from headrace.commands.fluentd import log_level
+from headrace.commands.fluentd import log_level, parser
 from headrace.testing.process import wait_until
 
 CONF = """\
@@ -126,9 +126,9 @@ def test_setup_installs_a_sample_that_is_right(prefix, headrace):
     ("args", "text"),
     [
         (["--foo"], "error: "),
-        (["-g", "Gemfile"], "headrace runs no Ruby"),
         (["--use-v0-config"], "only the v1 format"),
-        (["--log-rotate-age", "3"], "logrotate"),
+        (["--log-rotate-age", "yearly"], "daily, weekly, monthly or a number"),
+        (["--with-source-only"], "USR2"),
         (["--under-supervisor"], "by the master only"),
         (["--config-file-type", "yaml"], "YAML"),
         (["-r", "no_such_module_of_anybody"], "no_such_module_of_anybody"),
@@ -141,11 +141,68 @@ def test_what_is_refused_says_why(headrace, args, text):
     assert text in done.stdout
 
 
-def test_a_folder_of_ruby_plugins_is_refused(prefix, headrace):
-    (prefix / "out_x.rb").write_text("")
-    done = headrace.run("fluentd", "-p", prefix)
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["-g", "Gemfile", "-G", "vendor"], "-g (headrace runs no Ruby: gems are not used), -G ("),
+        (["--gemfile=Gemfile", "--gem-path=vendor"], "--gemfile (headrace runs no Ruby"),
+        (["--strict-config-value"], "always read strictly"),
+        (["--use-v1-config", "--suppress-config-dump"], "never dumped"),
+        (["--log-event-verbose"], "are not emitted"),
+        (["--emit-error-log-interval", "5"], "held back"),
+        (["--suppress-repeated-stacktrace"], "held back"),
+        (["--suppress-repeated-stacktrace", "false"], "held back"),
+        (["--enable-input-metrics", "--disable-input-metrics", "--enable-size-metrics"], "headrace stats"),
+        (["--disable-shared-socket"], "always share"),
+        (["-x", "name"], "Windows"),
+        (["--signame", "name"], "Windows"),
+        (["--log-rotate-age", "5", "--log-rotate-size", "1000"], "no effect without a log file"),
+    ],
+)
+def test_what_is_always_so_is_accepted_with_one_warning(conf, headrace, args, text):
+    done = headrace.run("fluentd", "-c", conf, *args, "--dry-run")
+    assert done.returncode == 0, done.stdout
+    (warning,) = [line for line in done.stdout.splitlines() if "[warn]" in line]
+    assert text in warning
+
+
+def test_the_flags_of_one_run_are_not_those_of_the_next():
+    assert parser().parse_args(["-g", "x"]).without_effect
+    assert not parser().parse_args([]).without_effect
+
+
+def test_a_folder_of_plugins(conf, prefix, headrace):
+    folder = prefix / "plugins"
+    folder.mkdir()
+    (folder / "out_x.rb").write_text("")
+    (folder / "out_shout.py").write_text(
+        "from headrace.pipeline.plugin import Output\n"
+        "class ShoutOutput(Output):\n"
+        "    def process(self, tag, batch):\n"
+        "        print('SHOUT', tag, flush=True)\n"
+    )
+    conf.write_text(CONF.replace("stdout", "shout"))
+    for args, env in (["-p", folder], {}), ([], {"FLUENT_PLUGIN": str(folder)}):
+        process = headrace("fluentd", "-c", conf, *args, env=env)
+        process.wait_for("SHOUT t")
+        assert f"plugins of {folder} are not loaded, for they are Ruby: out_x.rb" in process.output
+        assert process.stop() == 0
+    conf.write_text(CONF.replace("stdout", "x"))
+    done = headrace.run("fluentd", "-c", conf, "-p", folder, "--dry-run")
     assert done.returncode == 1
-    assert "out_x.rb is Ruby" in done.stdout
+    assert f'output plugin "x" is Ruby: {folder}/out_x.rb' in done.stdout
+
+
+def test_a_log_that_is_full_begins_anew(conf, prefix, headrace):
+    log = prefix / "logs" / "f.log"
+    process = headrace("fluentd", "-c", conf, "-o", log, "--log-rotate-size", "2000", "--log-rotate-age", "3")
+    wait_until((log.parent / "f.log.1").exists, timeout=60)
+    wait_until(lambda: 't: {"text":"0"}' in log.read_text())
+    assert sorted(path.name for path in log.parent.iterdir()) == ["f.log", "f.log.0", "f.log.1"]
+    assert (log.parent / "f.log.0").stat().st_size > 2000
+    assert process.stop() == 0
+    assert log.read_text().endswith("[info]: exit\n")
+    assert process.output == ""
 
 
 def test_show_plugin_config(headrace):

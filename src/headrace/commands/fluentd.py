@@ -1,7 +1,8 @@
 """`headrace-fluentd`: fluentd's flags, so that service files and images which start fluentd need no change.
 
-https://docs.fluentd.org/deployment/command-line-option. What only makes sense for a Ruby program is refused
-with a reason. An unknown parameter in the configuration is a warning here, as in Fluentd.
+https://docs.fluentd.org/deployment/command-line-option. A flag whose effect is always so, or which only makes sense for
+a Ruby program, is accepted with a warning that says what is so; one that asks for something else is refused with a
+reason. An unknown parameter in the configuration is a warning here, as in Fluentd.
 """
 
 from __future__ import annotations
@@ -16,31 +17,46 @@ from typing import Final, NoReturn
 from headrace import errors
 from headrace.commands.launch import build, serve
 from headrace.supervisor.log import LEVELS, FluentLog
+from headrace.supervisor.rotation import KEEP, PERIODS, SIZE, Rotation
 from headrace.topology.options import Options, PipelineOptions
 from headrace.version import FLUENTD_VERSION, VERSION
 
 DEFAULT_CONF: Final = "/etc/fluent/fluent.conf"
 
-_RUBY: Final = "headrace runs no Ruby"
+DEFAULT_PLUGINS: Final = "/etc/fluent/plugin"
+
+_RUBY: Final = "headrace runs no Ruby: gems are not used"
 _REFUSED: Final = {
     "--under-supervisor": "workers are started by the master only",
-    "--gemfile": _RUBY,
-    "-g": _RUBY,
-    "--gem-path": _RUBY,
-    "-G": _RUBY,
     "--use-v0-config": "only the v1 format is read; fluentd's own documentation tells how to convert",
-    "--log-rotate-age": "rotate by logrotate and send USR1: the log is then opened anew",
-    "--log-rotate-size": "rotate by logrotate and send USR1: the log is then opened anew",
-    "--log-event-verbose": "log events of start and stop are not emitted",
-    "--emit-error-log-interval": "repeated messages are always throttled",
-    "--suppress-repeated-stacktrace": "repeated messages are always throttled",
-    "--enable-input-metrics": "figures are always on: headrace stats",
-    "--enable-size-metrics": "figures are always on: headrace stats",
-    "--disable-shared-socket": "workers always share the listeners of the master",
-    "--strict-config-value": "values are always read strictly",
     "--with-source-only": "zero-downtime restarts are a reload here: send USR2",
 }
-"""Flag -> why it is refused."""
+"""Flag -> why it is refused: ignoring it would do something else than what is asked for."""
+
+_REPEATED: Final = "repeated messages are always held back"
+_FIGURES: Final = "figures are always kept: headrace stats"
+_ACCEPTED: Final = {
+    "-g": _RUBY,
+    "--gemfile": _RUBY,
+    "-G": _RUBY,
+    "--gem-path": _RUBY,
+    "--log-event-verbose": "log events of start and stop are not emitted",
+    "--emit-error-log-interval": _REPEATED,
+    "--suppress-repeated-stacktrace": _REPEATED,
+    "--use-v1-config": "the v1 format is the only one",
+    "--strict-config-value": "values are always read strictly",
+    "--enable-input-metrics": _FIGURES,
+    "--disable-input-metrics": _FIGURES,
+    "--enable-size-metrics": _FIGURES,
+    "--suppress-config-dump": "the configuration is never dumped",
+    "--disable-shared-socket": "workers always share the listeners of the master",
+    "-x": "it is for Windows only",
+    "--signame": "it is for Windows only",
+}
+"""Flag -> what is so here whether it is given or not."""
+
+_VALUES: Final = {"-g", "--gemfile", "-G", "--gem-path", "--emit-error-log-interval", "-x", "--signame"}
+_OPTIONAL_VALUES: Final = {"--suppress-repeated-stacktrace"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,11 +69,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Refuse(argparse.Action):
-    """A flag that exists in fluentd and means nothing here."""
+    """A flag that asks for what is not built."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object, **_more: object) -> None:
         flag = _rest[-1]
         parser.error(f"{flag} is not supported: {_REFUSED[str(flag)]}")
+
+
+class _Accept(argparse.Action):
+    """A flag that changes nothing here; a warning tells of all of them."""
+
+    def __call__(self, _parser: argparse.ArgumentParser, flags: argparse.Namespace, *rest: object) -> None:
+        flags.without_effect.append(f"{rest[-1]} ({_ACCEPTED[str(rest[-1])]})")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,34 +92,31 @@ def parser() -> argparse.ArgumentParser:
     add("-c", "--config", metavar="PATH", help=f"configuration file (default: $FLUENT_CONF, else {DEFAULT_CONF})")
     add("--dry-run", action="store_true", help="check the configuration and end")
     add("--show-plugin-config", metavar="PLUGIN", help="show the parameters of a plugin and end (input:http)")
-    add("-p", "--plugin", action="append", default=[], metavar="DIR", help="folder with plugins (Python packages)")
+    add("-p", "--plugin", action="append", default=[], metavar="DIR", help="folder with plugins (out_x.py)")
     add("-I", action="append", default=[], dest="paths", metavar="PATH", help="folder to import Python modules from")
     add("-r", action="append", default=[], dest="modules", metavar="NAME", help="import a Python module")
     add("-d", "--daemon", metavar="PIDFILE", help="run in the background")
-    add("--no-supervisor", action="store_true", help="run as one process")
+    add("--no-supervisor", "--standalone-worker", action="store_true", help="run as one process")
     add("--workers", type=_positive, metavar="NUM", help="number of workers, over that of <system>")
     add("--user", metavar="USER", help="whom workers become")
     add("--group", metavar="GROUP", help="whose group workers get")
     add("--umask", type=_octal, metavar="UMASK", help="permissions new files never get (octal)")
-    add("-o", "--log", metavar="PATH", help="log file (default: standard output)")
+    add("-o", "--log", metavar="PATH", help="log file (default, and '-': standard output)")
+    add("--log-rotate-age", type=_age, metavar="AGE", help=f"log files to keep ({KEEP}), or {', '.join(PERIODS)}")
+    add("--log-rotate-size", type=_positive, metavar="BYTES", help=f"size at which the log begins anew ({SIZE})")
     add("-i", "--inline-config", metavar="TEXT", help="text appended to the configuration ('-': standard input)")
     add("--without-source", action="store_true", help="start no source")
     add("--config-file-type", choices=("guess", "yaml", "yml"), default="guess", help="format of the file (not yaml)")
-    add("--use-v1-config", action="store_true", help="read the v1 format (always so)")
-    add("--suppress-config-dump", action="store_true", help="do not print the configuration (never done)")
     add("--conf-encoding", default="utf-8", metavar="ENCODING", help="encoding of the file (only utf-8)")
     add("-v", "--verbose", action="count", default=0, help="-v: debug, -vv: trace")
     add("-q", "--quiet", action="count", default=0, help="-q: warn, -qq: error")
     for flag in _REFUSED:
-        if flag.startswith("--with-") or flag == "--strict-config-value" or not _takes_value(flag):
-            add(flag, action=_Refuse, nargs=0, help=argparse.SUPPRESS)
-        else:
-            add(flag, action=_Refuse, nargs="?", help=argparse.SUPPRESS)
+        add(flag, action=_Refuse, nargs=0, help=argparse.SUPPRESS)
+    made.set_defaults(without_effect=[])
+    for flag, reason in _ACCEPTED.items():
+        nargs: int | str | None = None if flag in _VALUES else "?" if flag in _OPTIONAL_VALUES else 0
+        add(flag, action=_Accept, nargs=nargs, dest="without_effect", metavar="VALUE", help=f"no effect: {reason}")
     return made
-
-
-def _takes_value(flag: str) -> bool:
-    return flag.startswith(("-g", "-G", "--gem", "--log-rotate", "--emit", "--suppress-rep"))
 
 
 def _positive(text: str) -> int:
@@ -104,6 +124,14 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
+
+
+def _age(text: str) -> int | str:
+    if text in PERIODS:
+        return text
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"log-rotate-age should be {', '.join(PERIODS)} or a number")
+    return int(text)
 
 
 def _octal(text: str) -> int:
@@ -140,8 +168,9 @@ def main(argv: list[str]) -> int:
         made.error(problem)
     if flags.show_plugin_config:
         from headrace.commands.plugins import show  # noqa: PLC0415 - not needed to run
+        from headrace.plugins.folder import Folders  # noqa: PLC0415 - likewise
 
-        return show(flags.show_plugin_config)
+        return show(flags.show_plugin_config, Folders(flags.plugin, optional=[_default_plugins()]))
     return _run(flags, _options(flags))
 
 
@@ -149,40 +178,58 @@ def _conf(flags: argparse.Namespace) -> str:
     return flags.config or os.environ.get("FLUENT_CONF") or DEFAULT_CONF
 
 
+def _default_plugins() -> str:
+    return os.environ.get("FLUENT_PLUGIN") or DEFAULT_PLUGINS
+
+
 def _import(paths: list[str], folders: list[str], modules: list[str]) -> str | None:
-    """Make plugins of folders and modules known; what is wrong, or None."""
+    """Import modules, which may lie in a plugin folder; what is wrong, or None."""
     sys.path[:0] = paths
-    for folder in folders:
-        found = sorted(Path(folder).glob("*.rb")) if Path(folder).is_dir() else []
-        if found:
-            return f"-p {folder}: {found[0].name} is Ruby, and {_RUBY}; headrace's plugins are Python packages"
-        sys.path.insert(0, folder)
+    sys.path += folders
     for module in modules:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            return f"-r {module}: {error}"
+            return f"-r {module}: {error} (headrace loads Python modules, no Ruby)"
     return None
 
 
 def _options(flags: argparse.Namespace) -> Options:
     inline = sys.stdin.read() if flags.inline_config == "-" else flags.inline_config
     return Options(
-        pipeline=PipelineOptions(_conf(flags), inline, sources=not flags.without_source),
+        pipeline=PipelineOptions(
+            _conf(flags),
+            inline,
+            sources=not flags.without_source,
+            plugins=tuple(map(os.path.abspath, flags.plugin)),
+            default_plugins=_default_plugins(),
+        ),
         workers=flags.workers,
         user=flags.user,
         group=flags.group,
         pid_file=os.path.abspath(flags.daemon) if flags.daemon else None,
         daemon=bool(flags.daemon),
         master=not flags.no_supervisor,
-        log_path=os.path.abspath(flags.log) if flags.log else None,
+        log_path=os.path.abspath(flags.log) if flags.log and flags.log != "-" else None,
+        log_rotation=_rotation(flags.log_rotate_age, flags.log_rotate_size),
         log_level=log_level(flags.verbose, flags.quiet),
         unknown_is_error=False,
     )
 
 
+def _rotation(age: int | str | None, size: int | None) -> Rotation | None:
+    """What the two flags ask for; either alone has the default of the other, and an age of 0 is none."""
+    if (age is None and size is None) or age == 0:
+        return None
+    if isinstance(age, str):
+        return Rotation(period=age)
+    return Rotation(keep=KEEP if age is None else age, size=size or SIZE)
+
+
 def _run(flags: argparse.Namespace, options: Options) -> int:
     try:
+        if options.log_path:
+            Path(options.log_path).parent.mkdir(parents=True, exist_ok=True)
         log = FluentLog(options.log_path, level=options.log_level or "info")
     except OSError as error:
         sys.stderr.write(f"cannot open the log {options.log_path}: {error.strerror}\n")
@@ -192,6 +239,10 @@ def _run(flags: argparse.Namespace, options: Options) -> int:
         text = f"config error: {error}" if level == "emerg" else str(error)
         log.write("error" if level == "emerg" else "warn", text)
 
+    if flags.without_effect:
+        log.write("warn", f"these flags change nothing: {', '.join(flags.without_effect)}")
+    if options.log_rotation is not None and options.log_path is None:
+        log.write("warn", "--log-rotate-age and --log-rotate-size have no effect without a log file (-o)")
     conf = _conf(flags)
     plan = build(options, say)
     if plan is None:

@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     stats.add_argument("--watch", action="store_true", help="again every second, with what changed")
     plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
     plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
+    _add_plugins(plugins)
     commands.add_parser("version", help="show versions")
     return made
 
@@ -76,6 +77,13 @@ def _add_files(command: argparse.ArgumentParser) -> None:
     add("--type", choices=("fluent", "nginx"), help="the language of the file (default: by name and content)")
     add("--prefix", "-p", metavar="DIR", help="the folder of relative paths in the nginx.conf (default: its folder)")
     add("-g", dest="directives", default="", metavar="TEXT", help="main directives for the nginx.conf")
+    _add_plugins(command)
+
+
+def _add_plugins(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--plugin", action="append", default=[], dest="plugins", metavar="DIR", help="folder with plugins (out_x.py)"
+    )
 
 
 def _positive(text: str) -> int:
@@ -130,7 +138,9 @@ def options(flags: argparse.Namespace) -> Options:
         gateway = GatewayOptions(conf, prefix, flags.directives)
     elif flags.directives or flags.prefix:
         raise errors.ConfError("-g and --prefix go with an nginx.conf")
-    pipeline = PipelineOptions(found["fluent"]) if "fluent" in found else None
+    pipeline = PipelineOptions(found["fluent"], plugins=tuple(flags.plugins)) if "fluent" in found else None
+    if flags.plugins and pipeline is None:
+        raise errors.ConfError("--plugin goes with a fluent.conf")
     if flags.command == "check":
         return Options(gateway, pipeline)
     return Options(
@@ -199,8 +209,10 @@ def _stats(flags: argparse.Namespace) -> int:
 
 def _plugins(flags: argparse.Namespace) -> int:
     from headrace.commands.plugins import list_all, show  # noqa: PLC0415 - as above
+    from headrace.plugins.folder import Folders  # noqa: PLC0415 - likewise
 
-    return show(flags.name) if flags.name else list_all()
+    folders = Folders(flags.plugins)
+    return show(flags.name, folders) if flags.name else list_all(folders)
 
 
 def _version(_flags: argparse.Namespace) -> int:

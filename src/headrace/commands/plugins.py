@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.declare import Section, declared
 from headrace.conf.values import REQUIRED
 from headrace.errors import ConfError
 from headrace.plugins import registry
 
+if TYPE_CHECKING:
+    from headrace.plugins.folder import Folders
+
 _KINDS: Final = {"in": "input", "out": "output", "source": "input", "match": "output"}
 
 
-def list_all() -> int:
+def list_all(folders: Folders) -> int:
     """Print all names by kind; the exit status."""
     for kind in registry.PREFIXES:
-        sys.stdout.write(f"{kind}: {' '.join(registry.names(kind))}\n")
-    sys.stdout.write("buffer: file memory\n")
+        sys.stdout.write(f"{kind}: {' '.join(folders.names(kind))}\n")
     return 0
 
 
-def show(name: str) -> int:
+def show(name: str, folders: Folders) -> int:
     """Print the parameters of "KIND:NAME"; the exit status."""
     kind, colon, plugin = name.partition(":")
     kind = _KINDS.get(kind, kind)
@@ -29,7 +31,7 @@ def show(name: str) -> int:
         sys.stderr.write(f"{name} is not of the form KIND:NAME; kinds: {' '.join(registry.PREFIXES)}\n")
         return 1
     try:
-        cls = registry.lookup(kind, plugin)
+        cls = folders.lookup(kind, plugin)
     except ConfError as error:
         sys.stderr.write(f"{error}\n")
         return 1

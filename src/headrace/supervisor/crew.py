@@ -178,9 +178,11 @@ class Crew:
         child.timer = self._events.later(_ABORT_TIME, lambda: child.send(signal.SIGKILL))
 
     def _look(self) -> None:
-        """The watchdog."""
+        """The watchdog, and the log's."""
         now = time.monotonic()
         pause = _LONGEST_LOOK
+        accounts = [child.generation.account for child in self.children.values()]
+        self.log.tend(rotate=True, owner=next((account.owner for account in accounts if account), None))
         for child in list(self.children.values()):
             budget = child.generation.program.process.watchdog
             if budget <= 0:

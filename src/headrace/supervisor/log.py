@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from headrace.supervisor.rotation import Rotation, Rotator, moved, same_file
+
 Now = Callable[[], float]
 
 LEVELS: Final = ("trace", "debug", "info", "warn", "error", "fatal")
@@ -45,12 +47,25 @@ class EngineLog(Protocol):
         """From now on the lines are those of this worker."""
         ...
 
+    def tend(self, *, rotate: bool, owner: tuple[int, int] | None = None) -> None:
+        """Called about once a second: begin the file anew when it is time (rotate), follow one that was moved."""
+        ...
+
 
 class _FileLog:
-    """A log on standard output or a file. A message under `level` is dropped."""
+    """A log on standard output or a file. A message under `level` is dropped. rotation: of a file."""
 
-    def __init__(self, path: str | None = None, *, level: str = "info", now: Now = time.time, fd: int = 1) -> None:
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        level: str = "info",
+        now: Now = time.time,
+        fd: int = 1,
+        rotation: Rotation | None = None,
+    ) -> None:
         self._path = path
+        self._rotator = Rotator(path, rotation) if path and rotation else None
         self._threshold = LEVELS.index(level)
         self._now = now
         self._worker: int | None = None
@@ -83,8 +98,22 @@ class _FileLog:
         fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if owner is not None:
             os.fchown(fresh, *owner)
+        for standard in (1, 2):  # a daemon's are the log
+            with contextlib.suppress(OSError):
+                if same_file(standard, self._fd):
+                    os.dup2(fresh, standard)
         os.dup2(fresh, self._fd, inheritable=False)
         os.close(fresh)
+
+    def tend(self, *, rotate: bool, owner: tuple[int, int] | None = None) -> None:
+        if self._rotator is None or self._path is None or self._fd < 0:
+            return
+        with contextlib.suppress(OSError):  # a folder that is closed to us: the file grows on
+            now = self._now()
+            if rotate and self._rotator.due(self._fd, now):
+                self._rotator.shift(self._fd, now)
+            if moved(self._path, self._fd):
+                self.reopen(owner)
 
     def set_worker(self, index: int) -> None:
         self._worker = index

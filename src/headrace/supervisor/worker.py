@@ -79,7 +79,7 @@ class Worker:
         self._log = program.log
         self._loop = uvloop.new_event_loop()
         self._clock = Clock(self._loop)
-        self._heart = Heart(self._clock, link.beat)
+        self._heart = Heart(self._clock, self._beat)
         self._started = self._clock.now()
         self._state = "starting"
         self._stop_wish: asyncio.Future[bool] = self._loop.create_future()
@@ -116,6 +116,10 @@ class Worker:
         else:
             for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
+
+    def _beat(self) -> None:
+        self._link.beat()
+        self._log.tend(rotate=self._link.parent is None)
 
     async def _life(self) -> int:
         # Not before the loop runs: what was sent meanwhile would be lost.

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from headrace.supervisor.rotation import Rotation
 
 FLUENT: Final = "fluent"
 NGINX: Final = "nginx"
@@ -33,16 +36,24 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """conf: path of the fluent.conf. inline: text that is appended to it (fluentd -i). sources: whether they start."""
+    """conf: path of the fluent.conf. inline: text that is appended to it (fluentd -i). sources: whether they start.
+
+    plugins: folders with plugins; default_plugins: one that may be missing.
+    """
 
     conf: str
     inline: str | None = None
     sources: bool = True
+    plugins: tuple[str, ...] = ()
+    default_plugins: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One run. log_path, log_level: of the engine's own log (Fluentd's form). watchdog: seconds, 0 is off."""
+    """One run. log_path, log_level, log_rotation: of the engine's own log (Fluentd's form).
+
+    watchdog: seconds, 0 is off.
+    """
 
     gateway: GatewayOptions | None = None
     pipeline: PipelineOptions | None = None
@@ -55,6 +66,7 @@ class Options:
     watchdog: float | None = None
     log_path: str | None = None
     log_level: str | None = None
+    log_rotation: Rotation | None = None
     unknown_is_error: bool = True
 
 

@@ -16,7 +16,7 @@ from headrace.core.listener import open_listener
 from headrace.errors import Error
 from headrace.pipeline.build import build_pipeline, system_section
 from headrace.pipeline.context import Settings
-from headrace.plugins import registry
+from headrace.plugins.folder import Folders
 from headrace.supervisor.program import Listen
 
 if TYPE_CHECKING:
@@ -38,25 +38,34 @@ INLINE: Final = "inline-config"
 
 
 def plan_pipeline(
-    options: PipelineOptions, files: Files, problems: Problems, *, workers: int | None, log_level: str | None
+    options: PipelineOptions,
+    files: Files,
+    problems: Problems,
+    *,
+    workers: int | None,
+    log_level: str | None,
+    stdout_fd: int = 1,
 ) -> PipelinePlan | None:
     """Build the pipelines of `workers` workers (None: as <system> says); None when `problems` has errors.
 
+    stdout_fd: where plugins print; a log file that was named takes the place of standard output, as in Fluentd.
     Raises ConfError for a syntax error.
     """
     before = len(problems.errors)
     tree = _read(options, files, problems, 0)
     system = system_section(tree, _unheard(problems))  # build_pipeline reports what is wrong in it
     count = workers or max(system.workers, 1)
+    folders = Folders(options.plugins, optional=[options.default_plugins] if options.default_plugins else ())
+    folders.report(problems)
     pipelines: list[Pipeline] = []
     for index in range(count):
         if index:
             tree = _read(options, files, _unheard(problems), index)
-        settings = Settings(worker_id=index, workers=count, hostname=socket.gethostname())
+        settings = Settings(worker_id=index, workers=count, hostname=socket.gethostname(), stdout_fd=stdout_fd)
         settings.log_level = log_level or settings.log_level
         # What is wrong for one worker is wrong for all: said once, for the first.
         heard = problems if index == 0 else _unheard(problems)
-        made = build_pipeline(tree, lookup=registry.lookup, problems=heard, settings=settings, sources=options.sources)
+        made = build_pipeline(tree, lookup=folders.lookup, problems=heard, settings=settings, sources=options.sources)
         if made is None:
             if heard is not problems:
                 problems.errors.extend(heard.errors)
