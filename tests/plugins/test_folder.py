@@ -124,3 +124,4 @@ def test_a_near_name_may_be_that_of_a_file(folder):
     error = refusal(folder, name="pigoen")
     assert (error.message, error.hint) == ('unknown output plugin "pigoen"', 'did you mean "pigeon"?')
     assert "unknown" in refusal(folder, name="../pigeon").message
+    assert refusal(folder, name="htp").hint == 'did you mean "http"?'

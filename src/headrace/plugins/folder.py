@@ -97,7 +97,8 @@ class Folders:
                         f'{kind} plugin "{name}" is Ruby: {folder / stem}.rb',
                         hint=f"write it in Python as {stem}.py (docs/plugins.md)",
                     ) from None
-            near = registry.near(name, self.names(kind))
+            built_in = registry.names(kind)
+            near = registry.near(name, [known for known in self.names(kind) if known not in built_in])
             raise ConfError(error.message, hint=f'did you mean "{near}"?' if near else error.hint) from None
 
 
