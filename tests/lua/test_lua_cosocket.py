@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 
 import pytest
 
@@ -393,3 +396,31 @@ async def test_sockets_close_with_their_request(gateway, origin):
         await asyncio.sleep(0.01)
     assert server.received == b"closed"
     assert gateway.runtime.stats()["sockets"] == 0
+
+
+@pytest.fixture
+def full():
+    """The port of a listener that takes no connection more: who connects waits."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+async def test_a_thread_that_ends_while_it_connects_leaves_nothing(gateway, full):
+    connect = "local s = ngx.socket.tcp() s:settimeout(30000) s:connect('127.0.0.1', %d, {pool_size = 3, backlog = 0})"
+    spawn = f"ngx.thread.spawn(function() {connect % full} end)"
+    await gateway.start(
+        f"location /exit {{ content_by_lua_block {{ {spawn} {spawn} ngx.sleep(0.01) ngx.exit(204) }} }}"
+        f"location /kill {{ content_by_lua_block {{ ngx.say(ngx.thread.kill({spawn})) }} }}"
+        f"location /error {{ content_by_lua_block {{ {spawn} ngx.sleep(0.01) error('on purpose') }} }}"
+    )
+    before = len(os.listdir("/proc/self/fd"))
+    for path, status in (("/exit", 204), ("/kill", 200), ("/error", 500)) * 3:
+        # Places in the pool come back too: the second round would find no room in it.
+        answer = await gateway.get(path)
+        assert (answer.status, answer.text == "1\n") == (status, path == "/kill")
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -102,6 +102,14 @@ function methods.connect(sock, ...)
         discard(sock)
     end
     sock.rclosed, sock.wclosed, sock.timed_out, sock.reused, sock.key = nil, nil, nil, 0, key
+    -- From here on the handler owns what the socket has: its thread may end in any of the waits below.
+    sock.R = R
+    local socks = R.socks
+    if not socks then
+        socks = {}
+        R.socks = socks
+    end
+    socks[sock] = true
 
     local pool = S.pools[key]
     if pool then
@@ -134,13 +142,6 @@ function methods.connect(sock, ...)
         stats.opened = stats.opened + 1
     end
     S.take_credit(sock)
-    sock.R = R
-    local socks = R.socks
-    if not socks then
-        socks = {}
-        R.socks = socks
-    end
-    socks[sock] = true
     return 1
 end
 
@@ -198,15 +199,14 @@ function methods.sslhandshake(sock, ...)
         return nil, why
     end
     sock.connecting = S.cur
+    sock.tls = handle -- before the wait, in which the thread may end
     local ok
     ok, why = handshake_step(sock, handle, sock.connect_timeout)
     sock.connecting = nil
     if not ok then
-        host.tls_close(handle)
         discard(sock)
         return nil, why
     end
-    sock.tls = handle
     if session == false then
         return true
     end
