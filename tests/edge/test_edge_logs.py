@@ -185,3 +185,38 @@ async def test_records_go_to_the_sinks(serve, bridge):
     assert at > 1e18
     assert record["status"] == 200
     assert record["request"] == "GET /a%20b?c=d HTTP/1.1"
+
+
+def test_a_file_opened_at_need_is_made_by_its_first_line(tmp_path):
+    logs = log.Logs()
+    file = logs.file(str(tmp_path / "logs" / "error.log"), at_need=True)
+    logs.open_files()
+    assert list(tmp_path.iterdir()) == []
+    file.write(b"one\n")
+    assert (tmp_path / "logs" / "error.log").read_bytes() == b"one\n"
+    file.close()
+
+
+def test_a_file_that_a_directive_names_too_is_opened_at_once(tmp_path):
+    logs = log.Logs()
+    path = str(tmp_path / "error.log")
+    assert logs.file(path, at_need=True) is logs.file(path)
+    logs.open_files()
+    assert (tmp_path / "error.log").exists()
+    logs.files[path].close()
+
+
+def test_standard_error_takes_what_a_file_opened_at_need_cannot(tmp_path, capfd):
+    (tmp_path / "logs").write_text("in the way")
+    file = log.Logs().file(str(tmp_path / "logs" / "error.log"), at_need=True)
+    file.write(b"told all the same\n")
+    assert capfd.readouterr().err == "told all the same\n"
+
+
+def test_a_check_makes_nothing_and_takes_a_pipe_without_a_reader(tmp_path):
+    logs = log.Logs()
+    os.mkfifo(tmp_path / "pipe")
+    logs.file(str(tmp_path / "pipe"))
+    logs.file(str(tmp_path / "a" / "b" / "c.log"))
+    logs.check_files()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

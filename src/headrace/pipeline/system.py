@@ -39,7 +39,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "counter_server": "counters of workers are shared without a server",
     "counter_client": "counters of workers are shared without a server",
     "metrics": "figures are always kept; `headrace stats` shows them",
-    "log": "the log is text and is rotated from outside (signal USR1 reopens it)",
+    "log": "the log is text; -o, --log-rotate-age and --log-rotate-size of headrace-fluentd say where and how long",
 }
 
 
