@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.headrace-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers lint test demo bench lock clean
+.PHONY: help setup servers lint test demo bench docs lock clean
 
 help:
 	@echo "make setup   environment in .venv, from requirements.lock with hashes"
 	@echo "make test    setup, the peers the tests talk to, lint, types, import rules, tests"
 	@echo "make demo    receiver, sender and gateway with live figures, for some seconds"
 	@echo "make bench   we and the originals side by side, JSON in bench/results/"
+	@echo "make docs    write docs/compatibility.md anew from the code"
 	@echo "make lock    write requirements.lock anew from pyproject.toml"
 	@echo "make clean   remove what the targets above made"
 
@@ -41,6 +42,9 @@ demo: setup
 
 bench: setup servers
 	$(BIN)/python bench/run.py
+
+docs: setup
+	$(BIN)/python scripts/compatibility.py
 
 # No index URL, link or option of this machine may end in the file: it must install from any mirror.
 # pip-compile does not read dependency groups, so the dev group and the build
