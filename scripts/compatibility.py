@@ -36,9 +36,9 @@ def document() -> Iterator[str]:
     yield "# What is built"
     yield ""
     yield from _wrapped(
-        f"Measured against nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION} and Fluentd {FLUENTD_VERSION}. This file is "
-        "made from the code by `make docs`. `headrace check` tells what is not built, with file and line: a directive "
-        "or a plugin is an error, a name of the Lua API a warning, because code may test for it."
+        f"Measured against nginx {NGINX_VERSION}, ngx_lua {NGX_LUA_VERSION} and Fluentd {FLUENTD_VERSION}. "
+        "This file is made from the code by `make docs`. `headrace check` tells what is not built, with file and line: "
+        "a directive or a plugin is an error, a name of the Lua API a warning, because code may test for it."
     )
     yield from _directives()
     yield from _lua()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.conf import nginx
-from headrace.conf.check import UNBOUNDED, Spec, check_nginx
+from headrace.conf.check import UNBOUNDED, Spec, Unbuilt, check_nginx
 from headrace.conf.problems import Problems
 from headrace.errors import ConfError
 
@@ -100,3 +100,22 @@ def test_command_line(text: str, message: str) -> None:
         check_nginx(nginx.parse(text, nginx.COMMAND_LINE), SPECS, problems)
         problems.raise_first()
     assert str(caught.value) == message
+
+
+def test_what_exists_elsewhere_is_no_typing_error():
+    problems = Problems()
+    unbuilt = Unbuilt({"listener_pass", "mapp"}, "it exists")
+    tree = nginx.parse("listener_pass x; listener_pas x; mapp { a b; } zzz;", "n.conf")
+    failed = check_nginx(tree, SPECS, problems, unbuilt=unbuilt)
+    assert [error.hint for error in problems.errors] == [
+        "it exists",
+        'did you mean "listener_pass"? it exists',
+        "it exists",
+        "",
+    ]
+    assert [(directive.name, context) for directive, context in failed] == [
+        ("listener_pass", "main"),
+        ("listener_pas", "main"),
+        ("mapp", "main"),
+        ("zzz", "main"),
+    ]

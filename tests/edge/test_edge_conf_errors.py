@@ -14,6 +14,7 @@ from headrace.conf.nginx import parse
 from headrace.conf.params import Problems
 from headrace.edge.build import build
 from headrace.edge.shipped import NAMES, read_file
+from headrace.errors import ConfError
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 needs_nginx = pytest.mark.skipif(not os.path.exists(NGINX), reason="no nginx here")
@@ -192,6 +193,34 @@ def test_same_error_as_nginx(build_conf, tmp_path, kind, text):
         )
         return
     assert got == want
+
+
+RIGHT = {"events {}", "http {}"}
+"""With these there is no error in ours, or only a warning."""
+WARNED = {
+    'server { server_name "a*b"; }',
+    "server { server_name a..b; }",
+    "location ~ a { } location ~ a { }",
+    "location @a { } location @a { }",
+}
+OTHERS = "gzip_comp_level 77;\nserver { listen 8111; foo 1; location /x { proxy_pass http://x; } }\n"
+
+
+@pytest.mark.parametrize(("kind", "text"), CASES, ids=[f"{kind}: {text}" for kind, text in CASES])
+def test_an_error_has_no_consequences_and_hides_no_other(build_conf, kind, text):
+    def errors(conf):
+        found = build_conf(conf)[1].findings()
+        return [error.message for level, error in found if level == "error"]
+
+    try:
+        alone = errors(place(kind, text))
+    except ConfError:
+        return  # a syntax error ends it
+    assert len(alone) == (0 if text in RIGHT | WARNED else 1)
+    if kind != "main":
+        among = errors(place(kind, text).replace("http {\n", "http {\n" + OTHERS, 1))
+        assert len(among) == len(alone) + 3
+        assert set(alone) <= set(among)
 
 
 REFUSED = {

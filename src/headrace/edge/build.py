@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.conf.check import Failed, Spec, Unbuilt, check_nginx
+from headrace.conf.problems import near_miss
 from headrace.edge import phases, unbuilt
 from headrace.edge.families.http import HttpFamily, ServerDraft
 from headrace.edge.families.locations import LocationFamily
@@ -69,6 +70,8 @@ def specs_of(known: Iterable[Family]) -> dict[str, list[Spec]]:
     return specs
 
 
+_LISTENING: Final = ("http", "server", "listen", "server_name", "ssl_certificate", "ssl_certificate_key")
+"""What says who listens where; with one of them unread (or misspelt), nothing can be said about ports."""
 _MISSING: Final = ("unknown ", "no ")
 """How messages begin about something that another directive should have given."""
 _QUOTED: Final = re.compile(r'"([^"]*)"')
@@ -124,7 +127,7 @@ class _Builder:
         drafts: list[tuple[ServerDraft, Server]] = []
         for draft in self.http.drafts.values():
             self._attempt(partial(self._add_server, drafts, draft))
-        if not any(context in {"http", "server"} for _directive, context in self.failed):
+        if not any(near_miss(directive.name, _LISTENING) for directive, _context in self.failed):
             self._attempt(lambda: make_ports(drafts, gateway, self.problems))
         for name, place in self.variables.unknown():
             self._report(ConfError(f'unknown "{name}" variable', place))
