@@ -523,10 +523,9 @@ async def test_a_client_that_does_not_read_is_given_up(serve):
     writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     await reader.readexactly(100)
     async with asyncio.timeout(10):
-        while site.gateway.stats()["connections"]:
+        while site.gateway.stats()["connections"] or "[info]" not in site.log("e.log"):
             await asyncio.sleep(0.01)
     assert "Traceback" not in site.log("e.log")
-    assert site.log("e.log").count("[info]") >= 1
     writer.close()
 
 
