@@ -36,11 +36,18 @@ def _node(directive: Directive, lines: bool) -> dict[str, Any]:
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "include")
 texts = st.text(
-    st.one_of(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), st.sampled_from("\"'\\#{}<>[]\n\t \r$@;,"), st.just("\udcff")),
+    st.one_of(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+        st.sampled_from("\"'\\#{}<>[]\n\t \r$@;,"),
+        st.just("\udcff"),
+    ),
     max_size=12,
 )
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4, alphabet='ab#{"\\/'), inner, max_size=3)
     ),
