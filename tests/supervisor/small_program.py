@@ -65,6 +65,7 @@ class SmallEngine:
             return
         if self.config.get("never_stop"):
             await asyncio.sleep(1000)
+        await asyncio.sleep(0.05)  # a connection that asyncio has just accepted has no conversation yet
         while self.conversations:
             _, late = await asyncio.wait(list(self.conversations), timeout=within)
             if late:
