@@ -110,6 +110,8 @@ def measure(folder: pathlib.Path, *, server_core: int, echo_core: int, rounds: i
     }
     if "nginx" in times:
         result["over_nginx"] = ratios(ours[big], times["nginx"][big])
+        # How far below nginx a program can get here at all: it depends on what waking a core costs this machine.
+        result["c_over_nginx"] = ratios(times["c"][big], times["nginx"][big])
     return result
 
 
