@@ -64,7 +64,7 @@ def assemble(request: Request) -> bytes:
     elif request.method == b"HEAD":
         request.header_only = True
     elif length is None:
-        if exchange.can_chunk and location.chunked:
+        if location.chunked and exchange.head.version == 11:  # as can_chunk, one call less on every answer
             request.chunked = True
         else:
             exchange.keep_alive = False
