@@ -138,6 +138,26 @@ def unpack_value(data: bytes) -> Any:
     return value
 
 
+def unpack_flat(data: bytes) -> list[Any]:
+    """Values one after the other, the elements of an array in its place. Raises ValueError: malformed, or cut short."""
+    source = unpacker(data)
+    values: list[Any] = []
+    end = 0
+    try:
+        for value in source:
+            # tell() after the loop would count the bytes of a value that is cut short.
+            end = source.tell()
+            if type(value) is list:
+                values += value
+            else:
+                values.append(value)
+    except (ValueError, *_MALFORMED) as error:
+        raise ValueError(str(error) or "nested too deeply") from error
+    if end != len(data):
+        raise ValueError("cut short")
+    return values
+
+
 def event_time(value: object) -> int:
     """Nanoseconds of a time as it came from the wire: EventTime, Timestamp, or seconds as a number.
 

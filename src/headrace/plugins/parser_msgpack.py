@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgpack
-
-from headrace.pipeline.event import unpacker
+from headrace.pipeline.event import unpack_flat
 from headrace.plugins.parser_json import records_of
 from headrace.plugins.parsing import RecordParser
 
@@ -19,19 +17,8 @@ class MsgpackParser(RecordParser):
 
     def read(self, text: bytes) -> Parsed:
         """Parse whole values; a text that is malformed or cut short does not match, in none of its parts."""
-        source = unpacker(text)
-        values: list[Any] = []
-        end = 0
         try:
-            for value in source:
-                # tell() after the loop would count the bytes of a value that is cut short.
-                end = source.tell()
-                if type(value) is list:
-                    values += value
-                else:
-                    values.append(value)
-        except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
-            return [(None, None)]
-        if end != len(text):
+            values = unpack_flat(text)
+        except ValueError:
             return [(None, None)]
         return records_of(values, self)

@@ -11,10 +11,8 @@ import re
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
-
 from headrace.errors import HttpError
-from headrace.pipeline.event import unpacker
+from headrace.pipeline.event import unpack_flat
 from headrace.plugins.jsoncodec import decode
 
 if TYPE_CHECKING:
@@ -65,21 +63,10 @@ def ndjson_records(body: bytes) -> list[Record]:
 
 def msgpack_records(body: bytes) -> list[Record]:
     """Maps and arrays of maps, one after the other."""
-    source = unpacker(body)
-    values: list[Any] = []
-    end = 0
     try:
-        for value in source:
-            # tell() after the loop would count the bytes of a value that is cut short.
-            end = source.tell()
-            if type(value) is list:
-                values += value
-            else:
-                values.append(value)
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise bad(f"invalid msgpack: {str(error) or 'nested too deeply'}") from error
-    if end != len(body):
-        raise bad("invalid msgpack: cut short")
+        values = unpack_flat(body)
+    except ValueError as error:
+        raise bad(f"invalid msgpack: {error}") from error
     return _only_maps(values)
 
 
