@@ -115,9 +115,3 @@ class Unrecoverable(Error):
 
     kind = "unrecoverable"
     side = Side.SERVER
-
-
-class Cancelled(Error):
-    """A wait was ended by its owner (shutdown, reload, an aborted request)."""
-
-    kind = "cancelled"

@@ -64,7 +64,7 @@ def assemble(request: Request) -> bytes:
     elif request.method == b"HEAD":
         request.header_only = True
     elif length is None:
-        if location.chunked and exchange.head.version == 11:  # as can_chunk, one call less on every answer
+        if location.chunked and exchange.head.version == 11:
             request.chunked = True
         else:
             exchange.keep_alive = False

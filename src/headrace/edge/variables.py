@@ -34,12 +34,6 @@ class Variables:
         self._wanted: dict[str, Place | None] = {}
         self._cache: dict[bytes, Getter | None] = {}
 
-    def define(self, name: str, getter: Getter, setter: Setter | None = None) -> None:
-        """Define a variable computed by a directive family (map, geo, ...)."""
-        self._getters[name] = getter
-        if setter is not None:
-            self._setters[name] = setter
-
     def declare(self, name: str, place: Place | None = None, *, warn: bool = False) -> None:
         """Declare a variable that is stored in the request: `set`, a named capture.
 

@@ -45,10 +45,6 @@ class Files:
         finally:
             os.close(fd)
 
-    def remove_dir(self, path: str) -> None:
-        """Remove an empty directory."""
-        os.rmdir(path)
-
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes at `offset`."""
         return os.pread(fd, size, offset)

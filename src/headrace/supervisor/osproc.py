@@ -145,11 +145,6 @@ def resident_bytes(pid: int | str = "self") -> int:
         return 0
 
 
-def processors() -> int:
-    """Processors this process may run on: what `worker_processes auto` means."""
-    return max(len(os.sched_getaffinity(0)), 1)
-
-
 def flush_standard_streams() -> None:
     """Before a fork or _exit, so that nothing is printed twice or lost."""
     for stream in (sys.stdout, sys.stderr):

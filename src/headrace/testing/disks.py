@@ -161,11 +161,6 @@ class Disk(Files):
         if one is not None and self.room is not None:
             self.room += len(one.data)
 
-    def remove_dir(self, path: str) -> None:
-        """Remove a folder."""
-        self._do("remove_dir", path)
-        self.folders.discard(path)
-
     def close(self, fd: int) -> None:
         """Close; a lock is given up."""
         path, _one = self.open.pop(fd)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.conf.fluent import parse
 from headrace.conf.params import Problems
-from headrace.errors import Error, Unrecoverable
+from headrace.errors import Error
 from headrace.pipeline.build import build_pipeline
 from headrace.pipeline.event import Batch, Event
 from headrace.pipeline.logevents import LABEL
@@ -227,8 +227,3 @@ class Kit:
 
 def _own_plugins(plugins: Sequence[type[Plugin]]) -> list[type[Plugin]]:
     return [Script, Direct, DropFilter, *plugins]
-
-
-def rejects(records: Sequence[Record]) -> Any:
-    """Return a `Script.refuse` that cannot take chunks with any of these records."""
-    return lambda chunk: Unrecoverable("bad") if any(record in records for _time, record in chunk.events()) else None

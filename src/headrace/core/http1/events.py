@@ -168,11 +168,6 @@ class RequestHead(_Head):
         """The request line as sent, without its line end."""
         return self.raw.partition(b"\n")[0].rstrip(b"\r")
 
-    @property
-    def has_body(self) -> bool:
-        """Whether body bytes follow the head."""
-        return self.chunked or bool(self.content_length)
-
     def __repr__(self) -> str:
         return f"<RequestHead {self.method!r} {self.target[:80]!r} {self.version}>"
 

@@ -110,16 +110,6 @@ class Exchange:
         if self.body is not None:
             self.body.check(self.settings.max_body)
 
-    @property
-    def body_trailers(self) -> list[tuple[bytes, bytes]]:
-        """Trailer fields of a chunked request; complete when the body was read to its end."""
-        return [] if self.body is None else self.body.trailers
-
-    @property
-    def can_chunk(self) -> bool:
-        """Whether the client understands chunked framing (HTTP/1.1)."""
-        return self.head.version == 11
-
     def respond(self, head: bytes, body: bytes = b"") -> None:
         """Answer completely: status line, fields and body in one write. The body is in the framing of the head."""
         if self.headers_sent:
@@ -154,7 +144,7 @@ class Exchange:
         """Begin an answer whose body follows by `send`. The head waits for the first bytes, `drain` or `finish`.
 
         framing: how the head says the body ends. "length": by its Content-Length (an answer that ends short
-        of it closes the connection); "chunked": `send` makes chunks (HTTP/1.1 clients only, see can_chunk);
+        of it closes the connection); "chunked": `send` makes chunks (HTTP/1.1 clients only: head.version 11);
         "close": with the connection; "none": no body follows.
         """
         if self.headers_sent:

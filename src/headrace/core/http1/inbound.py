@@ -80,11 +80,6 @@ class RequestBody(Timed):
         """Whether more bytes may be read from the connection now."""
         return self._limit is not None or self.size < self._conn.settings.body_buffer
 
-    @property
-    def trailers(self) -> list[tuple[bytes, bytes]]:
-        """Trailer fields; complete when the body is."""
-        return self._decoder.trailers
-
     def offer(self, data: bytes, at: int) -> int:
         """Take what belongs to the body from data[at:]; returns where it stopped. Faults go to `error`."""
         if self.error is not None:
@@ -267,11 +262,6 @@ class WholeBody(RequestBody):
     def done(self) -> bool:
         """It is here."""
         return True
-
-    @property
-    def trailers(self) -> list[tuple[bytes, bytes]]:
-        """A body of a declared length has none."""
-        return []
 
     def fail(self, error: Error) -> None:
         """Nothing is missing."""
