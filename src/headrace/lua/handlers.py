@@ -327,28 +327,26 @@ def _ended_content(request: Request, result: bytes | int) -> Result:
     return _code(request, result)
 
 
-def _ended_access(request: Request, result: bytes | int) -> Result:
-    if isinstance(result, bytes):
-        if result:
-            request.output(result)
-        result = OK
-    if request.header_sent and result in (OK, DECLINED):
-        request.finish()
-        return DONE
-    if result == DECLINED:
-        return None
-    return OK if result == OK else _code(request, result)
+def _ended_early(passed: Result) -> Ended:
+    """The end of a handler before the content phase; passed: what its phase returns to go on."""
+
+    def ended(request: Request, result: bytes | int) -> Result:
+        if isinstance(result, bytes):
+            if result:
+                request.output(result)
+            result = OK
+        if request.header_sent and result in (OK, DECLINED):
+            request.finish()
+            return DONE
+        if result == DECLINED:
+            return None
+        return passed if result == OK else _code(request, result)
+
+    return ended
 
 
-def _ended_rewrite(request: Request, result: bytes | int) -> Result:
-    if isinstance(result, bytes):
-        if result:
-            request.output(result)
-        result = OK
-    if request.header_sent and result in (OK, DECLINED):
-        request.finish()
-        return DONE
-    return None if result in (OK, DECLINED) else _code(request, result)
+_ended_access = _ended_early(OK)
+_ended_rewrite = _ended_early(None)
 
 
 def _code(request: Request, code: int) -> Result:
