@@ -8,8 +8,7 @@ import os
 import socket
 
 import pytest
-
-from conftest import echo, sending, silent
+from lua_rig import echo, sending, silent
 
 CONNECT = 'local sock = ngx.socket.tcp() assert(sock:connect("%s"))\n'
 

@@ -6,8 +6,8 @@ import asyncio
 import gc
 
 import pytest
+from lua_rig import LuaGateway, echo, silent
 
-from conftest import LuaGateway, echo, silent
 from headrace.errors import ConfError
 
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 import uvloop
+from lua_rig import LuaGateway
 
-from conftest import LuaGateway
 from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.paths import default_cpath, default_path, search_paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from conftest import echo, silent
+from lua_rig import echo, silent
 
 
 async def lines(gateway, code, **kw):

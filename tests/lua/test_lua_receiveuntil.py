@@ -8,8 +8,7 @@ import hashlib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from conftest import LuaGateway, Origin, sending
+from lua_rig import LuaGateway, Origin, sending
 
 STREAM = b"-----abc--abc"
 

@@ -7,8 +7,7 @@ import ssl
 
 import pytest
 import trustme
-
-from conftest import silent
+from lua_rig import silent
 
 
 @pytest.fixture
