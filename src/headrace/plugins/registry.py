@@ -48,6 +48,9 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "http": "in_http:HttpInput",
         "sample": "in_sample:SampleInput",
         "dummy": "in_sample:SampleInput",
+        "prometheus": "in_prometheus:PrometheusInput",
+        "prometheus_monitor": "in_prometheus_monitor:PrometheusMonitorInput",
+        "prometheus_output_monitor": "in_prometheus_output_monitor:PrometheusOutputMonitorInput",
     },
     "output": {
         "http": "out_http:HttpOutput",
@@ -57,11 +60,13 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "copy": "out_copy:CopyOutput",
         "relabel": "out_relabel:RelabelOutput",
         "flowcounter_simple": "out_flowcounter_simple:FlowcounterSimpleOutput",
+        "prometheus": "out_prometheus:PrometheusOutput",
     },
     "filter": {
         "stdout": "filter_stdout:StdoutFilter",
         "grep": "filter_grep:GrepFilter",
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
+        "prometheus": "filter_prometheus:PrometheusFilter",
     },
     "parser": {
         "json": "parser_json:JsonParser",

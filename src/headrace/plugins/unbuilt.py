@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _NAMES: Final[Mapping[str, str]] = {
     "input": """
         tail forward syslog exec tcp udp unix monitor_agent gc_stat object_space debug_agent
-        systemd windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics prometheus
-        prometheus_monitor prometheus_output_monitor prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
+        systemd windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
+        prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
         kinesis_firehose cloudwatch_logs gelf snmp mysql_replicator sql mongo_tail redis rabbitmq mqtt
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
     """,
@@ -24,12 +24,12 @@ _NAMES: Final[Mapping[str, str]] = {
         mongo mongo_replset webhdfs td tdlog loki splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
         kinesis_streams_aggregated kinesis_firehose sqs sns rewrite_tag_filter rewrite route forest label_router
-        prometheus statsd graphite influxdb slack mail redis rabbitmq mqtt syslog remote_syslog gelf logzio_buffered
+        statsd graphite influxdb slack mail redis rabbitmq mqtt syslog remote_syslog gelf logzio_buffered
         logentries sumologic papertrail postgres mysql mysql_bulk sql file_alternative flatten
         record_reformer record_modifier detect_exceptions multiprocess opentelemetry sampling_filter
     """,
     "filter": """
-        parser record_transformer record_modifier kubernetes_metadata concat geoip prometheus detect_exceptions
+        parser record_transformer record_modifier kubernetes_metadata concat geoip detect_exceptions
         throttle flatten flatten_hash json_transform sampling elasticsearch_genid opensearch_genid dedot
         add suppress typecast map anonymizer ua_parser enrich_kubernetes rename_key opentelemetry
     """,
