@@ -152,7 +152,6 @@ async def test_an_output_that_fails_does_not_end_the_source():
         ('sample "{"', "invalid JSON"),
         ("rate 0", '"rate" must be at least 1'),
         ("size 0", '"size" must be at least 1'),
-        ("<storage>\n@type local\n</storage>", "<storage> is not supported"),
     ],
 )
 def test_what_is_refused(line, message):

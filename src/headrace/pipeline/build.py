@@ -192,4 +192,6 @@ def _source(directive: Directive, context: Context, *, own: bool) -> None:
             cls = Source
         if not cls.multi_workers_ready:
             return  # what cannot be shared runs in worker 0
+    context.one_worker = own or settings.workers == 1
     context.make("input", directive, router=context.root)
+    context.one_worker = settings.workers == 1

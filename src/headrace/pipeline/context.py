@@ -14,9 +14,11 @@ from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
 from headrace.pipeline import nested
 from headrace.pipeline.compat import converted
+from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.files import Files
 from headrace.pipeline.plugin import LEVELS, Filter, Formatter, Output, Parser, Plugin, Source
 from headrace.pipeline.router import ErrorDesk, Router
+from headrace.pipeline.storage import Storage
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.errors import Place
 
     Lookup = Callable[[str, str], type[Plugin]]
-    """(kind, name) -> class; raises ConfError with a hint. Kinds: input output filter parser formatter buffer."""
+    """(kind, name) -> class; raises ConfError with a hint. Kinds: those of BASES."""
 
 P = TypeVar("P", bound=Plugin)
 
@@ -39,6 +41,8 @@ BASES: dict[str, type[Plugin]] = {
     "parser": Parser,
     "formatter": Formatter,
     "buffer": Plugin,
+    "storage": Storage,
+    "sd": ServiceDiscovery,
 }
 
 
@@ -79,7 +83,9 @@ class Context:
         """Every plugin of the pipeline in the order of making, nested ones before their owner."""
         self.sockets: Mapping[str, socket.socket] = {}
         self.claimed: dict[str, str] = {}
-        """Directory of a buffer -> the plugin that owns it."""
+        """Directory of a buffer, or file of a storage -> the plugin that owns it."""
+        self.one_worker = self.settings.workers == 1
+        """Whether what is being made runs in a single worker: there is one, or it stands in a <worker> section."""
         self._clock: Clock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ids: dict[str, Place | None] = {}

@@ -53,7 +53,7 @@ LEVELS: Mapping[str, int] = {
 class ListenSpec:
     """A listening socket that a source wants from the process.
 
-    address: "HOST:PORT", "[v6]:PORT" or "unix:/path". The open socket is in `context.sockets[address]`.
+    address: "HOST:PORT", "[v6]:PORT" or "unix:/path". The open socket is in `context.sockets[key]`.
     kind: "tcp" or "udp" (ignored for unix sockets). shared: workers may share one socket. place: where it is
     configured.
     """
@@ -63,6 +63,11 @@ class ListenSpec:
     kind: str = "tcp"
     shared: bool = True
     place: Place | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> str:
+        """Its name among the open sockets: the address, "udp:" before it for a socket of datagrams."""
+        return f"udp:{self.address}" if self.kind == "udp" and not self.address.startswith("unix:") else self.address
 
 
 @runtime_checkable

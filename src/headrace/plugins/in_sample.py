@@ -21,15 +21,20 @@ from headrace.conf.values import from_json
 from headrace.errors import BufferOverflow
 from headrace.pipeline.event import Batch, pack_event, pack_value
 from headrace.pipeline.plugin import Source
+from headrace.pipeline.storage import storage_of
 
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
+    from headrace.pipeline.context import Context
     from headrace.pipeline.event import Record
+    from headrace.pipeline.storage import Storage
 
 TICK: Final = 0.01
 CATCH_UP: Final = 1.0
 """Seconds of events that are made up for after a delay."""
 MOST: Final = 10**9
+COUNTER: Final = "auto_increment_value"
+"""Key of the storage, as in Fluentd: the last number that was used."""
 LARGEST: Final = 256
 """Events of a batch, unless `size` is larger."""
 SMALLEST: Final = 16
@@ -59,7 +64,9 @@ class SampleInput(Source):
     tag = string(doc="Tag of the events")
     size = integer(default=1, doc="Events of one emit")
     rate = integer(default=1, doc="Emits per second")
-    auto_increment_key = string(default=None, doc="Field that counts the events of a run from 0")
+    auto_increment_key = string(
+        default=None, doc="Field that counts the events, from 0; <storage> keeps it between runs"
+    )
     suspend = boolean(default=False, deprecated="it has no effect, as in Fluentd since 1.10", doc="No effect")
     reuse_record = boolean(
         default=False, doc="Emit the configured hash itself again and again, in place of a copy for each event"
@@ -71,7 +78,7 @@ class SampleInput(Source):
         alias="dummy",
         doc="The record, or an array of records that are emitted in turn",
     )
-    storage_section = raw_section(name="storage", doc="Refused: the counter is not kept between runs")
+    storage_section = raw_section(name="storage", doc="Where the counter is kept between runs")
 
     def validate(self, problems: Problems) -> None:
         """Check the numbers."""
@@ -81,10 +88,12 @@ class SampleInput(Source):
                 problems.error(f'parameter "{name}" must be at least 1', self.place_of(name))
         if self.size * self.rate > MOST:
             problems.error(f"more than {MOST} events per second cannot be made", self.place_of("rate"))
-        if self.storage_section is not None:
-            problems.error(
-                "<storage> is not supported: auto_increment_key counts from 0 in each run", self.storage_section.place
-            )
+
+    def provision(self, context: Context) -> None:
+        """Make the storage of the counter."""
+        self._storage: Storage | None = None
+        if self.storage_section is not None or self.auto_increment_key is not None:
+            self._storage = storage_of(self, self.storage_section, usage="suspend")
 
     async def start(self) -> None:
         """Begin to emit."""
@@ -106,6 +115,9 @@ class SampleInput(Source):
 
     async def _run(self) -> None:
         clock, rate = self.context.clock, self.rate
+        if self._storage is not None:
+            await self._storage.ready()
+            self._serial = int(self._storage.get(COUNTER, -1)) + 1
         begin = clock.now()
         done = 0
         while True:
@@ -168,6 +180,8 @@ class SampleInput(Source):
         key = self.auto_increment_key
         if key is not None:
             first, self._serial = self._serial, self._serial + count
+            if self._storage is not None:
+                self._storage.put(COUNTER, self._serial - 1)
             return Batch.of([(time, {**sample, key: first + index}) for index, (sample, _) in enumerate(samples)])
         # Both forms at once: the packed one is a matter of copying bytes.
         head = pack_event(time, {})[:-1]

@@ -38,6 +38,8 @@ PREFIXES: Final[Mapping[str, str]] = {
     "parser": "parser",
     "formatter": "formatter",
     "buffer": "buf",
+    "storage": "storage",
+    "sd": "sd",
 }
 """kind -> prefix of its entry points."""
 
@@ -92,6 +94,14 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     "buffer": {
         "memory": "buf_memory:MemoryBuffer",
         "file": "buf_file:FileBuffer",
+    },
+    "storage": {
+        "local": "storage_local:LocalStorage",
+    },
+    "sd": {
+        "static": "sd_static:StaticDiscovery",
+        "file": "sd_file:FileDiscovery",
+        "srv": "sd_srv:SrvDiscovery",
     },
 }
 

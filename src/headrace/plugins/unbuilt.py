@@ -39,6 +39,8 @@ _NAMES: Final[Mapping[str, str]] = {
     """,
     "formatter": "protobuf avro logfmt",
     "buffer": "file_single redis",
+    "sd": "consul",
+    "storage": "redis mongo memcached",
 }
 
 NAMES: Final = {kind: frozenset(names.split()) for kind, names in _NAMES.items()}

@@ -105,7 +105,7 @@ class PipelinePlan:
         found: dict[str, Listen] = {}
         for pipeline in self._pipelines:
             for spec in pipeline.listens:
-                found.setdefault(key_of(spec), Listen(key_of(spec), partial(_open, spec)))
+                found.setdefault(spec.key, Listen(spec.key, partial(_open, spec)))
         return list(found.values())
 
     def probe(self, problems: Problems, *, running: bool) -> None:
@@ -113,7 +113,7 @@ class PipelinePlan:
 
         running: a headrace runs, which may be the one whose configuration is checked: an address in use is a warning.
         """
-        specs = {key_of(spec): spec for pipeline in self._pipelines for spec in pipeline.listens}
+        specs = {spec.key: spec for pipeline in self._pipelines for spec in pipeline.listens}
         for spec in specs.values():
             if spec.address.startswith("unix:"):
                 continue  # opening would take the place of the one that serves
@@ -144,7 +144,7 @@ class PipelinePart:
 
     async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
         """Start outputs, then sources."""
-        mine = {spec.address: sockets[key_of(spec)] for spec in self._pipeline.listens}
+        mine = {spec.key: sockets[spec.key] for spec in self._pipeline.listens}
         await self._pipeline.start(loop, clock, mine)
 
     async def stop(self, within: float) -> None:
@@ -158,11 +158,6 @@ class PipelinePart:
     def flush(self) -> None:
         """Queue what is staged."""
         self._pipeline.flush()
-
-
-def key_of(spec: ListenSpec) -> str:
-    """The name under which the master holds a listener; that of the gateway for the same address."""
-    return f"udp:{spec.address}" if spec.kind == "udp" and not spec.address.startswith("unix:") else spec.address
 
 
 def _open(spec: ListenSpec) -> socket.socket:
