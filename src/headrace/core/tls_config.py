@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace import errors
@@ -47,7 +48,8 @@ class TlsConfig:
 
     role: "client" or "server". min_version, max_version: names as `tls_version` takes them.
     ciphers: OpenSSL's list for TLS 1.2 and older. ca_path: file or folder of trusted CAs (PEM); None: the
-    system's. cert, key: PEM files; the key may be in the certificate's file. passphrase: of the key.
+    system's. more_ca: files of CAs beside those. cert, key: PEM files; the key may be in the certificate's file.
+    passphrase: of the key.
     verify_mode: "peer", "optional" (servers: a client may come without), "none".
     verify_hostname: clients: the certificate must be for the name. server_hostname: the name to verify and
     to send as SNI instead of the host that is dialled. alpn: protocols to offer, the best one first.
@@ -59,6 +61,7 @@ class TlsConfig:
     max_version: str | None = None
     ciphers: str | None = None
     ca_path: str | None = None
+    more_ca: tuple[str, ...] = ()
     cert: str | None = None
     key: str | None = None
     passphrase: str | None = field(default=None, repr=False)
@@ -129,6 +132,8 @@ def _load_trust(context: ssl.SSLContext, config: TlsConfig) -> None:
             _attempt(f'CA file "{path}"', lambda: context.load_verify_locations(cafile=path))
     elif not config.is_server and config.verify_mode != "none":
         context.load_default_certs()
+    for path in config.more_ca:
+        _attempt(f'CA file "{path}"', partial(context.load_verify_locations, cafile=path))
 
 
 def _no_passphrase() -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.plugin import Plugin
     from headrace.pipeline.settings import BufferSection
 
-_KINDS: Final = {"format": "formatter", "parse": "parser", "store": "output"}
+_KINDS: Final = {"format": "formatter", "parse": "parser", "store": "output", "service_discovery": "sd"}
 """Section -> the kind of the plugin it describes."""
 
 

@@ -48,6 +48,9 @@ _PLUGINS: Final = "headrace.plugins."
 BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     "input": {
         "http": "in_http:HttpInput",
+        "syslog": "in_syslog:SyslogInput",
+        "tcp": "in_tcp:TcpInput",
+        "udp": "in_udp:UdpInput",
         "sample": "in_sample:SampleInput",
         "dummy": "in_sample:SampleInput",
         "prometheus": "in_prometheus:PrometheusInput",
@@ -56,6 +59,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "output": {
         "http": "out_http:HttpOutput",
+        "forward": "out_forward:ForwardOutput",
         "stdout": "out_stdout:StdoutOutput",
         "null": "out_null:NullOutput",
         "file": "out_file:FileOutput",
@@ -78,6 +82,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "csv": "parser_csv:CsvParser",
         "tsv": "parser_tsv:TsvParser",
         "regexp": "parser_regexp:RegexpParser",
+        "syslog": "parser_syslog:SyslogParser",
     },
     "formatter": {
         "json": "formatter_json:JsonFormatter",
