@@ -1,0 +1,201 @@
+"""Forward: packed batches of 1,000 to null, on to forward, to file through a file buffer, and transformed.
+
+All pinned: the program under test on one core, the load (and the sink) on the other. Each batch is
+acknowledged; what counts is acknowledged events a second, and CPU of the program an event.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+from typing import Any
+
+from common import BIN, Program, fluentd_command, free_port, ratios, spread, wait_for
+
+HERE = pathlib.Path(__file__).parent
+SOURCE = """
+<source>
+  @type forward
+  port {port}
+  bind 127.0.0.1
+</source>
+"""
+JOBS = {
+    "null": """
+<match **>
+  @type null
+</match>
+""",
+    "forward": """
+<match **>
+  @type forward
+  heartbeat_type none
+  keepalive true
+  <server>
+    host 127.0.0.1
+    port {sink}
+  </server>
+  <buffer>
+    chunk_limit_size 8m
+    total_limit_size 512m
+    flush_mode interval
+    flush_interval 1s
+    overflow_action block
+  </buffer>
+</match>
+""",
+    "file": """
+<match **>
+  @type file
+  path {folder}/{name}-out
+  append true
+  <buffer>
+    @type file
+    path {folder}/{name}-buffer
+    flush_mode interval
+    flush_interval 1s
+    chunk_limit_size 8m
+  </buffer>
+</match>
+""",
+    "transformer": """
+<filter **>
+  @type record_transformer
+  <record>
+    hostname "#{{Socket.gethostname}}"
+    tag ${{tag}}
+    where ${{record["host"]}}/${{record["user"]}}
+  </record>
+</filter>
+<match **>
+  @type null
+</match>
+""",
+}
+
+
+def load(port: int, **flags: float) -> dict[str, float]:
+    """Run the load on the second core."""
+    more = [text for name, value in flags.items() for text in (f"--{name}", f"{value:g}")]
+    command = ["taskset", "-c", "1", str(BIN / "python"), str(HERE / "forward_load.py"), str(port), *more]
+    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return result
+
+
+def command_of(name: str, conf: pathlib.Path) -> list[str] | None:
+    """The command of ours or of the peer."""
+    return fluentd_command(conf) if name == "fluentd" else [str(BIN / "headrace-fluentd"), "-c", str(conf)]
+
+
+def one(folder: pathlib.Path, job: str, name: str, seconds: float, system: str = "") -> dict[str, float] | None:
+    """One program, one job: events a second, CPU microseconds an event, resident megabytes after it."""
+    port, sink = free_port(), free_port()
+    conf = folder / f"{job}-{name}.conf"
+    conf.write_text((system + SOURCE + JOBS[job]).format(port=port, sink=sink, folder=folder, name=name))
+    command = command_of(name, conf)
+    if command is None:
+        return None
+    drain = Program([str(BIN / "python"), str(HERE / "drain.py"), str(sink)], core=1, log=folder / "drain.log")
+    try:
+        with Program(command, core=None if system else 0, log=folder / f"{job}-{name}.log") as program:
+            wait_for(port, program, 30)
+            load(port, seconds=0.5, warm=1)
+            before = program.cpu()
+            done = load(port, seconds=seconds, warm=0)
+            used = program.cpu() - before
+            memory = sum(program.memory()) / 1e6
+    finally:
+        drain.stop()
+        for left in folder.glob(f"{name}-*"):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+    return {
+        "rate": done["events"] / seconds,
+        "cpu_us": used / max(done["events"], 1) * 1e6,
+        "resident_mb": memory,
+    }
+
+
+def system_calls(folder: pathlib.Path, seconds: float) -> float | None:
+    """System calls an event of the job that writes to null, batches of 1,000, counted by strace."""
+    if shutil.which("strace") is None:
+        return None
+    port = free_port()
+    conf = folder / "calls.conf"
+    conf.write_text((SOURCE + JOBS["null"]).format(port=port))
+    with Program([str(BIN / "headrace-fluentd"), "-c", str(conf)], core=0, log=folder / "calls.log") as program:
+        wait_for(port, program, 30)
+        load(port, seconds=0.5, warm=0)
+        counted = folder / "calls.txt"
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-c", "-o", str(counted), "-p", str(program.pid)], stderr=subprocess.DEVNULL
+        )
+        time.sleep(1.0)
+        done = load(port, seconds=seconds, warm=0)
+        tracer.terminate()
+        tracer.wait()
+    total = re.search(r"^100\.00\s+\S+\s+(?:\S+\s+)?(\d+)(?:\s+\d+)?\s+total", counted.read_text(), re.MULTILINE)
+    return int(total[1]) / max(done["events"], 1) if total else None
+
+
+def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
+    """Every job in turn, programs in turn within a round."""
+    rounds, seconds = (2, 3.0) if quick else (3, 5.0)
+    rows: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for _ in range(rounds):
+        for job in JOBS:
+            for name in ("headrace", "fluentd"):
+                result = one(folder, job, name, seconds)
+                if result is not None:
+                    rows.setdefault(job, {}).setdefault(name, []).append(result)
+    workers = [one(folder, "transformer", "headrace", seconds, f"<system>\n  workers {n}\n</system>\n") for n in (1, 2)]
+    acks = ack_latency(folder, seconds)
+    result = {
+        job: {
+            name: {key: spread([one[key] for one in runs]) for key in ("rate", "cpu_us", "resident_mb")}
+            for name, runs in programs.items()
+        }
+        for job, programs in rows.items()
+    }
+    full: dict[str, Any] = {
+        "jobs": result,
+        "synced_ack_at_50000_a_second": acks,
+        "system_calls_an_event": system_calls(folder, seconds),
+    }
+    if workers[0] and workers[1]:
+        full["two_workers_over_one"] = workers[1]["rate"] / workers[0]["rate"]
+    if all("fluentd" in programs for programs in rows.values()):
+        full["times_fluentd"] = {
+            job: ratios([r["rate"] for r in programs["headrace"]], [r["rate"] for r in programs["fluentd"]])
+            for job, programs in rows.items()
+        }
+    return full
+
+
+def ack_latency(folder: pathlib.Path, seconds: float) -> dict[str, float]:
+    """Milliseconds to an acknowledgement that waits for an fsync, 50,000 events a second in batches of 100."""
+    port = free_port()
+    conf = folder / "ack.conf"
+    conf.write_text(
+        (SOURCE + JOBS["file"])
+        .replace("@type file\n    path", "@type file\n    ack_mode fsync\n    path")
+        .format(port=port, folder=folder, name="ack")
+    )
+    with Program([str(BIN / "headrace-fluentd"), "-c", str(conf)], core=0, log=folder / "ack.log") as program:
+        wait_for(port, program, 30)
+        return load(port, seconds=seconds, warm=2, events=100, rate=50_000, connections=8)
+
+
+GOALS = {
+    "times_fluentd.null": -1.0,
+    "times_fluentd.forward": -1.0,
+    "times_fluentd.file": -3.0,
+    "times_fluentd.transformer": -4.0,
+    "synced_ack_at_50000_a_second.p50_ms": 1.0,
+    "synced_ack_at_50000_a_second.p99_ms": 5.0,
+    "system_calls_an_event": 0.02,
+    "two_workers_over_one": -1.8,
+}
