@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow, Error
 from headrace.pipeline.chunk import Chunk
-from headrace.pipeline.journal import Journal, Place
+from headrace.pipeline.journal import Journal, Place, Segment
 from headrace.pipeline.memory import Seen
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.recovery import Recovery
@@ -63,12 +63,14 @@ class FileStore:
         dir_mode: int,
         mode: int,
         adopted: Callable[[list[Chunk]], None] | None = None,
+        distrusted: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
         self.files = files
         self.clock = clock
         self.log = log
         self.adopted = adopted
+        self.distrusted = distrusted
         self.fsyncs = 0
         self._backup = backup
         self._fsync = fsync
@@ -79,12 +81,16 @@ class FileStore:
         self._seen = Seen()
         self._others: list[Journal] = []
         self._cached = 0
+        self._damaged_before = 0
         self._executor: ThreadPoolExecutor | None = None
         self._syncing: asyncio.Future[None] | None = None
+        self._in_sync: list[tuple[Journal, list[tuple[Segment, int, int]]]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: Deadline | None = None
+        self._late = False
         self._adopt_timer: Deadline | None = None
         self._sync_errors = Throttle()
+        self._adopt_errors = Throttle()
         self._closed = False
         self._slot = -1
         self.journal = self._open_own()
@@ -156,6 +162,8 @@ class FileStore:
         self._collect(journal)
         if journal is not self.journal and not journal.places:
             self._let_go(journal)
+        elif self._timer is None and not self._closed:
+            self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
 
     def read(self, chunk: Chunk) -> bytes:
         """Return the pieces, from memory or from the disk."""
@@ -164,13 +172,22 @@ class FileStore:
         assert isinstance(chunk.place, Place)
         return b"".join(chunk.place.journal.read(chunk.place))
 
+    @property
+    def damaged(self) -> int:
+        """Places where damage was found, in our journal and in those that were adopted."""
+        return self._damaged_before + sum(journal.damaged for journal in (self.journal, *self._others))
+
     def seen(self, batch_id: bytes) -> bool:
         """Whether a batch with this id was accepted before, by an earlier run too."""
         return batch_id in self._seen
 
-    def acknowledged(self) -> Awaitable[None] | None:
-        """None, or with `sync fsync` a future that ends when the disk has what was written."""
-        if not self._fsync or not self.journal.unsynced():
+    def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:  # noqa: FBT001 - the hot path
+        """None, or with `sync fsync` (or when asked for it) a future that ends when the disk has what was written."""
+        if not (self._fsync if fsync is None else fsync):
+            if self._fsync and self._timer is None:  # nobody waits for the disk, which has to have it all the same
+                self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
+            return None
+        if not self.journal.unsynced():
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
@@ -194,6 +211,7 @@ class FileStore:
                 timer.cancel()
         if self._executor is not None:
             self._executor.shutdown(wait=True)
+        self._end_sync(failed=True)  # whether it did is not known here: what is there is synced once more
         for journal in self._others:
             journal.close(self._still_seen)
         error = self.journal.close(self._still_seen)
@@ -247,7 +265,14 @@ class FileStore:
             if journal is None:
                 continue
             self._others.append(journal)
-            chunks += self._recover(journal, since)
+            try:
+                chunks += self._recover(journal, since)
+            except (OSError, Error) as error:
+                self._others.remove(journal)
+                journal.abandon()
+                message = "%s was left by another process and cannot be taken over now: %s"
+                self._adopt_errors.log(self.log, logging.ERROR, message, folder, error)
+                continue
             if not journal.places:
                 self._let_go(journal)
         return chunks
@@ -266,6 +291,7 @@ class FileStore:
     def _let_go(self, journal: Journal) -> None:
         """Remove an adopted slot that is empty."""
         self._others.remove(journal)
+        self._damaged_before += journal.damaged
         journal.close(self._still_seen)
 
     # Disk space.
@@ -305,10 +331,16 @@ class FileStore:
 
     def _start_sync(self) -> None:
         """Bring what was written to the disk, in a thread."""
-        self._timer = None
-        if self._closed or self._syncing is not None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._closed:
             return
-        todo = [(journal, journal.unsynced()) for journal in (self.journal, *self._others)]
+        if self._syncing is not None:
+            self._late = True  # what is written meanwhile has waited its time when the disk is done
+            return
+        self._late = False
+        todo = self._in_sync = [(journal, journal.begin_sync()) for journal in (self.journal, *self._others)]
         waiting, self._waiting = self._waiting, []
         fds = [fd for _journal, part in todo for _segment, fd, _size in part]
         if self._executor is None:
@@ -320,21 +352,27 @@ class FileStore:
         def done(ended: asyncio.Future[None]) -> None:
             self._syncing = None
             error = None if ended.cancelled() else ended.exception()
-            if error is None:
-                for journal, part in todo:
-                    journal.note_synced(part)
-            else:
+            self._end_sync(failed=error is not None)
+            if error is not None:
                 self._sync_errors.log(self.log, logging.ERROR, "the buffer cannot be synced: %s", error)
-                self.journal.leave()  # what the kernel still holds of that file is not known
+                # What the kernel still holds of that file is not known, nor what will be there of its chunks.
+                self.journal.leave()
+                if self.distrusted is not None:
+                    self.distrusted()
             _answer(waiting, error)
             if self._closed:
                 return
-            if self._waiting:
+            if self._waiting or self._late:
                 self._start_sync()
             elif self._timer is None and not self._fsync and self.journal.unsynced():
                 self._timer = self.clock.deadline(self._sync_interval, self._start_sync)
 
         work.add_done_callback(done)
+
+    def _end_sync(self, *, failed: bool) -> None:
+        todo, self._in_sync = self._in_sync, []
+        for journal, part in todo:
+            journal.end_sync(part, failed=failed)
 
     def _sync_all(self, fds: Sequence[int]) -> None:
         for fd in fds:

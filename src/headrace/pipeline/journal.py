@@ -39,7 +39,7 @@ _MOVE: Final = 1 << 20
 class Segment:
     """One file. live: refs of the chunks with pieces in it. seen: ids of batches noted in it."""
 
-    __slots__ = ("fd", "live", "number", "path", "seen", "size", "synced")
+    __slots__ = ("busy", "fd", "live", "number", "path", "seen", "size", "synced")
 
     def __init__(self, number: int, path: str, size: int) -> None:
         self.number = number
@@ -50,6 +50,8 @@ class Segment:
         self.fd: int | None = None
         """Open while it is written or not yet synced."""
         self.synced = True
+        self.busy = False
+        """A thread syncs it: its descriptor is closed when that is over."""
 
 
 class Place:
@@ -101,6 +103,9 @@ class Journal:
         self._lock = lock
         self._mode = mode
         self._size = size
+        self.damaged = 0
+        """Places where recovery found damage; each is named in a line of the log."""
+        self.damaged_bytes = 0
         self._pending: list[bytes] = []
         self._moved = False
 
@@ -258,8 +263,24 @@ class Journal:
     # The disk.
 
     def unsynced(self) -> list[tuple[Segment, int, int]]:
-        """Return what must be synced: segment, descriptor and size; call `synced` with it afterwards."""
+        """Return what must be synced: segment, descriptor and size."""
         return [(one, one.fd, one.size) for one in self.segments.values() if not one.synced and one.fd is not None]
+
+    def begin_sync(self) -> list[tuple[Segment, int, int]]:
+        """Return what must be synced, and keep its descriptors open until `end_sync` is called with it."""
+        todo = self.unsynced()
+        for one, _fd, _size in todo:
+            one.busy = True
+        return todo
+
+    def end_sync(self, done: Sequence[tuple[Segment, int, int]], *, failed: bool = False) -> None:
+        """Note what has reached the disk, unless that failed, and close segments that are written no more."""
+        for one, fd, _size in done:
+            one.busy = False
+            if one.fd is None:  # it went meanwhile
+                self.files.close(fd)
+        if not failed:
+            self.note_synced(done)
 
     def note_synced(self, done: Sequence[tuple[Segment, int, int]]) -> None:
         """Note what has reached the disk, and close segments that are written no more."""
@@ -273,7 +294,8 @@ class Journal:
 
     def _close(self, one: Segment) -> None:
         if one.fd is not None:
-            self.files.close(one.fd)
+            if not one.busy:
+                self.files.close(one.fd)
             one.fd = None
 
     # Garbage.
@@ -334,6 +356,12 @@ class Journal:
         spot = start + segment.RECORD_HEAD + len(place.opening) + segment.APPEND_HEAD
         place.rows[at : at + WIDTH] = array("Q", (target.number, spot, length, events, piece))
         target.live.add(place.ref)
+
+    def abandon(self) -> None:
+        """Give up lock and descriptors, and leave the files as they are."""
+        for one in self.segments.values():
+            self._close(one)
+        self.files.close(self._lock)
 
     def close(self, keep: Callable[[list[bytes]], list[bytes]] = list) -> OSError | None:
         """Bring everything to the disk and give up files and lock; an empty journal leaves no segment.

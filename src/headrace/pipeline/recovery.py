@@ -126,6 +126,8 @@ class Recovery:
     def _repair(self, one: Segment, data: bytes, span: segment.Span, before: int | None, after: int | None) -> None:
         """Save a damaged part to the backup, then cut it off or overwrite it."""
         damaged = data[span.start : span.end]
+        self.journal.damaged += 1
+        self.journal.damaged_bytes += len(damaged)
         where = "nowhere: it is all zeros"
         if damaged.strip(b"\0"):
             where = self._save(f"{os.path.basename(self.journal.folder)}-{one.number}-{span.start}.damaged", damaged)
@@ -196,6 +198,8 @@ class Recovery:
         if not place.rows:
             return
         data = b"".join(self.journal.read(place))
+        self.journal.damaged += 1
+        self.journal.damaged_bytes += len(data)
         path = self._save(f"{os.path.basename(self.journal.folder)}-chunk-{ref}.pieces", data)
         self.log.error(
             "%s: %d events of a chunk whose beginning is damaged are moved to %s",

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 def runner_stats(runner: Runner) -> dict[str, Any]:
     """Return counters and gauges. At any moment received + restored = delivered + buffered + dropped.
 
-    dropped: events that left without being delivered, by reason. oldest_chunk_age: seconds since the
+    damaged: places of the journal where damage was found at a start; each has a line in the log, and its bytes are in
+    the backup. dropped: events that left without being delivered, by reason. oldest_chunk_age: seconds since the
     oldest chunk in the buffer was begun, 0 when it is empty.
     """
     buffer, intake, delivery, clock = runner.buffer, runner.intake, runner.delivery, runner.context.clock
@@ -47,6 +48,7 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         "oldest_chunk_age": round(max((now - chunk.since for chunk in chunks), default=0.0), 3),
         "overflows": intake.overflows.count,
         "write_errors": intake.write_errors.count,
+        "damaged": getattr(buffer.store, "damaged", 0),
         "waiting_batches": intake.waiting,
         "write_count": delivery.attempts,
         "retry_count": delivery.failures,

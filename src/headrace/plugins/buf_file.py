@@ -92,6 +92,7 @@ class FileBuffer(BufferSection):
             dir_mode=int(self.dir_permission, 8) if self.dir_permission else settings.dir_mode,
             mode=int(self.file_permission, 8) if self.file_permission else settings.file_mode,
             adopted=runner.restore,
+            distrusted=runner.flush,
         )
 
 
