@@ -1,0 +1,1 @@
+"""One plugin of each kind, as docs/plugins.md explains them."""
