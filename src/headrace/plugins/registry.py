@@ -71,6 +71,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     "filter": {
         "stdout": "filter_stdout:StdoutFilter",
         "grep": "filter_grep:GrepFilter",
+        "parser": "filter_parser:ParserFilter",
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
         "prometheus": "filter_prometheus:PrometheusFilter",
     },
@@ -82,6 +83,10 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "csv": "parser_csv:CsvParser",
         "tsv": "parser_tsv:TsvParser",
         "regexp": "parser_regexp:RegexpParser",
+        "apache": "parser_apache:ApacheParser",
+        "apache2": "parser_apache2:Apache2Parser",
+        "apache_error": "parser_apache_error:ApacheErrorParser",
+        "nginx": "parser_nginx:NginxParser",
         "syslog": "parser_syslog:SyslogParser",
     },
     "formatter": {

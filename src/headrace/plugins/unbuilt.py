@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[Mapping[str, str]] = {
     "input": """
-        tail forward syslog exec tcp udp unix monitor_agent gc_stat object_space debug_agent
+        tail forward exec unix monitor_agent gc_stat object_space debug_agent
         systemd windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
         prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
         kinesis_firehose cloudwatch_logs gelf snmp mysql_replicator sql mongo_tail redis rabbitmq mqtt
@@ -29,12 +29,12 @@ _NAMES: Final[Mapping[str, str]] = {
         record_reformer record_modifier detect_exceptions multiprocess opentelemetry sampling_filter
     """,
     "filter": """
-        parser record_transformer record_modifier kubernetes_metadata concat geoip detect_exceptions
+        record_transformer record_modifier kubernetes_metadata concat geoip detect_exceptions
         throttle flatten flatten_hash json_transform sampling elasticsearch_genid opensearch_genid dedot
         add suppress typecast map anonymizer ua_parser enrich_kubernetes rename_key opentelemetry
     """,
     "parser": """
-        apache apache2 apache_error nginx syslog multiline multi_format grok multiline_grok cri winevt_xml
+        multiline multi_format grok multiline_grok cri winevt_xml
         winevt_sax protobuf avro logfmt
     """,
     "formatter": "protobuf avro logfmt",

@@ -56,12 +56,6 @@ class Security(Configurable):
 
     clients = section(Client, name="client", multi=True, required=True, doc="A client that may send")
 
-    def validate(self, problems: Problems) -> None:
-        """There must be somebody."""
-        super().validate(problems)
-        if not self.clients:
-            problems.error("<security> needs a <client> section", self.place)
-
     def allows(self) -> AllowList:
         """The list for the whole section."""
         return AllowList(network for client in self.clients for network in client.networks)

@@ -123,7 +123,8 @@ class Counted:
         while at < size:
             match = _COUNT.match(data, at)
             if match is None:
-                at = size - _unfinished(data[at:])
+                if not messages:  # else what came before the fault goes first, and the next piece finds it
+                    at = size - _unfinished(data[at:])
                 break
             start, count = match.end(), int(match[1])
             end = start + count

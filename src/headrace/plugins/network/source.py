@@ -56,7 +56,11 @@ class NetworkSource(Source):
 
     port: Any
     """Declared by each plugin, for each has a default of its own."""
-    kind_of_socket = "tcp"
+
+    @property
+    def kind_of_socket(self) -> str:
+        """Tcp or udp."""
+        return "tcp"
 
     def validate(self, problems: Problems) -> None:
         """Check the port."""
