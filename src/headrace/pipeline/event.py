@@ -19,10 +19,14 @@ bytes, by ValueError.
 
 from __future__ import annotations
 
+import logging
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
+
+from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +37,9 @@ Event = tuple[int, Record]
 NS: Final = 1_000_000_000
 BIGINT: Final = 0x48
 """Extension type of an integer that msgpack cannot hold."""
+
+_log: Final = logging.getLogger("headrace.pipeline.event")
+_refused: Final = Throttle()
 
 _EVENT_TIME: Final = 0
 _ENTRY_HEAD: Final = b"\x92\xd7\x00"
@@ -109,14 +116,17 @@ def pack_event(time: int, record: Record) -> bytes:
     return b"\x92" + bytes(msgpack.packb(stamp)) + bytes(_pack(record))
 
 
-def unpacker(data: bytes) -> msgpack.Unpacker:
-    """Return an unpacker over untrusted data; it never makes a container larger than the data."""
+def unpacker(data: bytes, size: int = 0) -> msgpack.Unpacker:
+    """Return an unpacker over untrusted data; it never makes a container larger than the data.
+
+    size: how many bytes there may be, where `data` is only their beginning.
+    """
     source = msgpack.Unpacker(
         raw=False,
         unicode_errors="surrogateescape",
         strict_map_key=False,
         ext_hook=_from_wire,
-        max_buffer_size=max(len(data), 1),
+        max_buffer_size=max(len(data), size, 1),
     )
     source.feed(data)
     return source
@@ -177,6 +187,8 @@ def event_time(value: object) -> int:
     if isinstance(value, msgpack.ExtType) and value.code == _EVENT_TIME and len(value.data) == 8:
         seconds, nanoseconds = _unpack_time(value.data)
         return int(seconds) * NS + int(nanoseconds)
+    if type(value) is list and value and type(value[0]) is not list:  # Fluent Bit's form: [time, metadata]
+        return event_time(value[0])
     raise ValueError(f"an event time cannot be {type(value).__name__}")
 
 
@@ -198,6 +210,55 @@ def unpack_events(data: bytes) -> list[Event]:
     if end != len(data):
         raise ValueError("the stream of events is cut short")
     return events
+
+
+def entry_ends(data: bytes) -> list[int]:
+    """Where each value of a stream ends. Raises ValueError unless the stream is whole; looks into no value."""
+    source = unpacker(data)
+    skip, tell = source.skip, source.tell
+    size = len(data)
+    ends: list[int] = []
+    end = 0
+    try:
+        while end < size:
+            skip()
+            end = tell()
+            ends.append(end)
+    except (ValueError, *_MALFORMED) as error:
+        raise ValueError("the stream of events is malformed or cut short") from error
+    return ends
+
+
+def count_values(data: bytes, claimed: int) -> int:
+    """How many values a stream holds. claimed: what its sender says; true ones are confirmed in one call.
+
+    Raises ValueError for a stream that is malformed or cut short.
+    """
+    if 0 < claimed < 1 << 32:
+        source = msgpack.Unpacker(max_buffer_size=len(data) + 5)
+        source.feed(b"\xdd" + claimed.to_bytes(4, "big"))
+        source.feed(data)
+        with suppress(ValueError, *_MALFORMED):  # the claim may be wrong, and the stream right
+            source.skip()
+            if source.tell() == len(data) + 5:
+                return claimed
+    return len(entry_ends(data))
+
+
+def salvage_events(data: bytes) -> tuple[list[Event], int]:
+    """Decode what can be decoded of a stream in which some entries are no events.
+
+    Returns the events, and how many entries were left out. Raises ValueError where entries cannot be told apart.
+    """
+    events: list[Event] = []
+    refused = start = 0
+    for end in entry_ends(data):
+        try:
+            events += unpack_events(data[start:end])
+        except ValueError:
+            refused += 1
+        start = end
+    return events, refused
 
 
 def count_packed(data: bytes) -> int:
@@ -224,21 +285,37 @@ def count_packed(data: bytes) -> int:
     return count
 
 
+def decoded(data: bytes) -> list[Event]:
+    """Return the events of a packed stream. Entries that are none are left out, with a line in the log.
+
+    A stream that came by the wire is checked for its framing only while nobody needs its records, so one bad
+    entry must not cost its neighbours. Raises ValueError where entries cannot be told apart.
+    """
+    try:
+        return unpack_events(data)
+    except ValueError:
+        events, refused = salvage_events(data)
+    _refused.log(_log, logging.WARNING, "%d entries of a packed stream are no events and are left out", refused)
+    return events
+
+
 class Batch:
     """Some events of one tag, on their way. Neither the list nor its records may be changed by a reader.
 
     A filter that changes records makes new ones: another branch of the way may hold the same batch.
     id: the sender's name of this batch (Forward Protocol, option "chunk"), set by a source that wants each
-    output to keep it once however often the sender repeats it; None as a rule.
+    output to keep it once however often the sender repeats it; None as a rule. ack: what the answer to the sender
+    waits for, see ack.py; 0 as a rule.
     """
 
-    __slots__ = ("_events", "_packed", "count", "id")
+    __slots__ = ("_events", "_packed", "ack", "count", "id")
 
     def __init__(self, events: Sequence[Event] | None, packed: bytes | None, count: int) -> None:
         self._events = events
         self._packed = packed
         self.count = count
         self.id: bytes | None = None
+        self.ack = 0
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Batch:
@@ -258,6 +335,13 @@ class Batch:
         """
         return cls(None, data, count_packed(data) if count is None else count)
 
+    def with_ack(self, ack: int) -> Batch:
+        """Return a batch of the same events whose answer waits for something else."""
+        same = Batch(self._events, self._packed, self.count)
+        same.id = self.id
+        same.ack = ack
+        return same
+
     @property
     def is_packed(self) -> bool:
         """Whether the packed form exists already."""
@@ -269,11 +353,13 @@ class Batch:
         return self._events is not None
 
     def events(self) -> Sequence[Event]:
-        """Return the events, decoded once. Raises ValueError for a malformed stream."""
+        """Return the events, decoded once; see `decoded`. Raises ValueError for a malformed stream."""
         events = self._events
         if events is None:
-            events = self._events = unpack_events(self._packed or b"")
-            self.count = len(events)
+            events = self._events = decoded(self._packed or b"")
+            if len(events) != self.count:  # the packed form still has what is no event
+                self.count = len(events)
+                self._packed = None
         return events
 
     def packed(self) -> bytes:

@@ -5,8 +5,8 @@
 
 messages.py   what a message is; how one is written
 stream.py     bytes of a connection -> messages, in any slicing, bounded
-frames.py     the end of a msgpack value in bytes that are still coming
-jsonstream.py the end of a JSON value likewise: the protocol's second, textual form
+whole.py      what a value of the wire means
+jsonstream.py the end of a JSON value: the protocol's second, textual form
 entries.py    the entries of a message -> a checked Batch; expansion of compressed ones
 handshake.py  HELO, PING, PONG: both sides
 

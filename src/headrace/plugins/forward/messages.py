@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 _STR32: Final = struct.Struct(">BI").pack
 _SIZE_LIMIT: Final = 1 << 32
 
+PACKED: Final = "PackedForward"
+FORWARD: Final = "Forward"
+SINGLE: Final = "Message"
+VALUE: Final = "value"
+"""Any value: a message of the handshake, or what is no message (`problem` says so)."""
+
 COMPRESSIONS: Final = frozenset({"gzip", "zstd"})
 """Values of the option "compressed" besides "text"."""
 
@@ -74,3 +80,42 @@ def encode_forward(tag: str, entries: list[tuple[Any, Record]], option: dict[str
 def encode_ack(chunk: Any) -> bytes:
     """Return the acknowledgement of a chunk. chunk: the value of the option "chunk" as it came."""
     return pack_value({"ack": chunk})
+
+
+class Message:
+    """A message as it came.
+
+    tag: its bytes. entries: a packed stream of events, compressed as the option says. count: entries, as the
+    message says; 0: it does not. value: of a VALUE. size: bytes on the wire. problem: why it cannot be taken.
+    """
+
+    __slots__ = ("count", "entries", "kind", "options", "problem", "size", "tag", "value")
+
+    def __init__(
+        self, kind: str, tag: bytes = b"", entries: bytes = b"", *, value: Any = None, problem: str = ""
+    ) -> None:
+        self.kind = kind
+        self.tag = tag
+        self.entries = entries
+        self.count = 0
+        self.options: dict[Any, Any] = {}
+        self.value = value
+        self.size = 0
+        self.problem = problem
+
+    def option(self, name: str) -> Any:
+        """An option's value; its name may have come as str or as bin. None without it."""
+        value = self.options.get(name)
+        return self.options.get(name.encode()) if value is None else value
+
+    @property
+    def compression(self) -> str:
+        """How the entries are compressed; "" when they are not."""
+        value = self.option("compressed")
+        if value is None:
+            return ""
+        name = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        return "" if name == "text" else name
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.tag!r}, {len(self.entries)} bytes, {self.options}>"

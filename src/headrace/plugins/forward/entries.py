@@ -1,0 +1,233 @@
+"""The entries of a message: expanded, bounded and counted; decoded only where a look is asked for.
+
+What is checked of every packed stream is its framing: that it is so many whole msgpack values, nested no
+deeper than 1,024. The sender's count is confirmed by one call in C, and counted anew where it is wrong. An
+entry that is no event is found by who decodes it first, and costs its neighbours nothing
+(`headrace.pipeline.event.decoded`); `look` finds it at once.
+
+A record is bounded by what it would become: a value of one byte takes up to 64 in memory, so a record of more
+than 512 KiB may hold 131,072 values at the most. A compressed stream is expanded piece by piece, and given
+up as soon as it is too large, or past 32 MiB and more than `ratio` times what came.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import zstandard
+
+from headrace.errors import Error, Side
+from headrace.pipeline.event import count_values, entry_ends, event_time, pack_event, unpack_value, unpacker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXPANDED_LIMIT: Final = 256 << 20
+RATIO_LIMIT: Final = 200
+RATIO_FREE: Final = 32 << 20
+"""Bytes that a stream may expand to whatever its ratio."""
+LARGE: Final = 512 << 10
+"""Bytes of a record up to which its values need no counting."""
+VALUES_LIMIT: Final = 1 << 17
+"""Values in a larger record, and in all the larger records of a message eight times as many."""
+_PIECE: Final = 1 << 16
+_WINDOW: Final = 1 << 25
+
+_EVENT: Final = b"\x92\xd7\x00"
+_SECONDS: Final = b"\x92\xce"
+_USUAL: Final = frozenset({b"\x92\xd7", b"\x92\xce", b"\x92\xc7", b"\x92\xcf", b"\x92\xd3"})
+"""How an entry begins whose time is an EventTime or an integer of today."""
+_MAPS: Final = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
+
+
+class Refused(Error):
+    """A message that is not taken; the connection stays usable."""
+
+    kind = "bad_message"
+    side = Side.CLIENT
+
+
+def expand(compression: str, data: bytes, limit: int = EXPANDED_LIMIT, ratio: int = RATIO_LIMIT) -> bytes:
+    """Undo "gzip" (all its members) or "zstd" (all its frames). limit: bytes of the result; ratio: 0 for any.
+
+    Raises Refused for what is too large, damaged, or compressed in another way.
+    """
+    if compression == "gzip":
+        pieces = _inflate(data)
+    elif compression == "zstd":
+        pieces = _zstd(data)
+    else:
+        raise Refused(f'the option compressed "{compression}" is not supported')
+    most = min(limit, max(RATIO_FREE, len(data) * ratio)) if ratio else limit
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            size += len(piece)
+            if size > most:
+                what = f"more than {limit} bytes" if most == limit else f"more than {ratio} times its size"
+                raise Refused(f"the entries expand to {what}")
+            parts.append(piece)
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise Refused(f"the {compression} entries are damaged: {error}") from error
+    return b"".join(parts)
+
+
+def _inflate(data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        member = zlib.decompressobj(31)
+        while not member.eof:
+            if at >= len(view):
+                raise Refused("the gzip entries are cut short")
+            # Short slices: what the limit leaves over is copied each time.
+            given = view[at : at + _PIECE]
+            at += len(given)
+            yield member.decompress(given, _PIECE * 4)
+            while member.unconsumed_tail and not member.eof:
+                yield member.decompress(member.unconsumed_tail, _PIECE * 4)
+        at -= len(member.unused_data)
+
+
+def _zstd(data: bytes) -> Iterator[bytes]:
+    # The library's reader ends without a word where a frame is cut short.
+    at = 0
+    while at < len(data):
+        at = _zstd_frame_end(data, at)
+    if at > len(data):
+        raise Refused("the zstd entries are cut short")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+    reader = decompressor.stream_reader(data, read_across_frames=True)
+    while piece := reader.read(_PIECE * 4):
+        yield piece
+
+
+def _zstd_frame_end(data: bytes, at: int) -> int:
+    """Where a frame ends (RFC 8878, 3.1); past the end of the data when it is cut short."""
+    magic = int.from_bytes(data[at : at + 4], "little")
+    if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
+        return at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+    if len(data) < at + 5:
+        return len(data) + 1
+    flags = data[at + 4]
+    single = flags >> 5 & 1
+    at += 5 + (not single) + (0, 1, 2, 4)[flags & 3] + (single, 2, 4, 8)[flags >> 6]
+    last = 0
+    while not last:
+        head = int.from_bytes(data[at : at + 3], "little")
+        last = head & 1 or at + 3 > len(data)
+        at += 3 + (1 if head >> 1 & 3 == 1 else head >> 3)
+    return at + 4 * (flags >> 2 & 1)
+
+
+def count(entries: bytes, claimed: int) -> int:
+    """How many entries there are, when they look as usual at first sight and are bounded. Raises Refused.
+
+    claimed: what the sender says, 0 when it says nothing.
+    """
+    try:
+        if len(entries) <= LARGE:
+            return count_values(entries, claimed)
+        ends = entry_ends(entries)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    _bound(entries, ends)
+    return len(ends)
+
+
+def is_usual(entries: bytes) -> bool:
+    """Whether the first entry is one that every reader of packed streams understands."""
+    return entries[:2] in _USUAL
+
+
+def look(entries: bytes, now: int) -> tuple[bytes, int, int]:
+    """Look at each entry. Returns the stream that is good, its count, and how many entries were left out.
+
+    An entry without a time, or with the time 0, happened `now` (nanoseconds); one without a record is left
+    out; a time with metadata (Fluent Bit's form) becomes the time. Raises Refused.
+    """
+    try:
+        ends = entry_ends(entries)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if len(entries) > LARGE:
+        _bound(entries, ends)
+    kept: list[bytes] = []
+    refused = start = 0
+    changed = False
+    for end in ends:
+        if (
+            entries[start : start + 3] == _EVENT
+            and entries[start + 11] in _MAPS
+            and entries[start + 3 : start + 7] != b"\0\0\0\0"
+        ) or (
+            entries[start : start + 2] == _SECONDS
+            and entries[start + 6] in _MAPS
+            and entries[start + 2 : start + 6] != b"\0\0\0\0"
+        ):
+            kept.append(entries[start:end])
+        else:
+            raw = entries[start:end]
+            made = _mended(raw, now)
+            changed = changed or made is not raw
+            if made is None:
+                refused += 1
+            else:
+                kept.append(made)
+        start = end
+    return (b"".join(kept) if changed else entries), len(kept), refused
+
+
+def _mended(raw: bytes, now: int) -> bytes | None:
+    """An entry of an unusual form as one that every reader understands; None when it is no event."""
+    try:
+        value = unpack_value(raw)
+    except ValueError:
+        return None
+    if type(value) is not list or len(value) < 2 or type(value[1]) is not dict:
+        return None
+    time, record = value[0], value[1]
+    if type(time) is list:
+        time = time[0] if time else None
+    try:
+        moment = now if time is None else event_time(time)
+    except ValueError:
+        return None
+    if 0 <= moment < 1_000_000_000:
+        moment = now
+    elif len(value) == 2 and time is value[0] and time is not None:
+        return raw
+    return pack_event(moment, record)
+
+
+def _bound(entries: bytes, ends: list[int]) -> None:
+    """Refuse records that would take far more memory than they have bytes."""
+    left = 8 * VALUES_LIMIT
+    start = 0
+    for end in ends:
+        if end - start > LARGE:
+            left -= _values(entries[start:end], min(left, VALUES_LIMIT))
+        start = end
+
+
+def _values(data: bytes, limit: int) -> int:
+    """How many values one value holds, itself included. Raises Refused past `limit`."""
+    source = unpacker(data)
+    tell, skip = source.tell, source.skip
+    total = 0
+    pending = 1
+    while pending:
+        pending -= 1
+        total += 1
+        first = data[tell()]
+        if first in _MAPS:
+            pending += 2 * source.read_map_header()
+        elif 0x90 <= first <= 0x9F or first in {0xDC, 0xDD}:
+            pending += source.read_array_header()
+        else:
+            skip()
+        if total + pending > limit:
+            raise Refused(f"a record of {len(data)} bytes holds more than {limit} values")
+    return total

@@ -1,0 +1,104 @@
+"""A value that is whole -> a `Message`: Forward messages, single events, and both in JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from headrace.pipeline.event import event_time, pack_event, pack_value, unpacker
+from headrace.plugins.forward.messages import FORWARD, SINGLE, VALUE, Message
+
+if TYPE_CHECKING:
+    from headrace.pipeline.event import Record
+
+TAG_LIMIT: Final = 8 << 10
+OPTIONS_LIMIT: Final = 16 << 10
+
+
+def set_options(message: Message, options: Any) -> None:
+    """Give a message its options, nil for none."""
+    if type(options) is dict:
+        message.options = options
+    elif options is not None:
+        message.problem = "the options of a message must be a map"
+
+
+def broken(problem: str) -> Message:
+    """A message that cannot be taken, and why."""
+    return Message(VALUE, problem=problem)
+
+
+def taken_apart(frame: bytes) -> Message:
+    """A Forward message or a single event, whole in `frame`. Raises ValueError and what msgpack raises."""
+    first = frame[0]
+    if not (0x92 <= first <= 0x94):
+        return broken("a message must be an array of 2 to 4 members")
+    source = unpacker(frame)
+    size = source.read_array_header()
+    tag = source.unpack()
+    if isinstance(tag, str):
+        tag = tag.encode("utf-8", "surrogateescape")
+    if not isinstance(tag, bytes):
+        return broken("the tag of a message must be a string")
+    if len(tag) > TAG_LIMIT:
+        return broken(f"a tag of {len(tag)} bytes")
+    at = source.tell()
+    second = frame[at]
+    if 0x90 <= second <= 0x9F or second in {0xDC, 0xDD}:
+        count = source.read_array_header()
+        start = source.tell()
+        # One array of all entries, begun anew: skipped in one call.
+        rest = msgpack.Unpacker(max_buffer_size=len(frame))
+        rest.feed(frame[at:])
+        rest.skip()
+        end = at + rest.tell()
+        message = Message(FORWARD, tag, frame[start:end])
+        message.count = count
+        left = size - 2
+    elif size < 3:
+        return broken("a message without a record")
+    else:
+        source.skip()
+        source.skip()
+        end = source.tell()
+        message = Message(SINGLE, tag, b"\x92" + frame[at:end])
+        message.count = 1
+        left = size - 3
+    if left:
+        if len(frame) - end > OPTIONS_LIMIT:
+            return broken(f"options of more than {OPTIONS_LIMIT} bytes")
+        rest = unpacker(frame[end:])
+        set_options(message, rest.unpack())
+    return message
+
+
+def of_json(value: Any) -> Message:
+    """A message in JSON. Raises ValueError for what cannot be an event."""
+    if type(value) is not list or len(value) < 2 or type(value[0]) is not str:
+        return broken("a message must be an array that begins with a tag")
+    tag = value[0].encode("utf-8", "surrogateescape")
+    if len(tag) > TAG_LIMIT:
+        return broken(f"a tag of {len(tag)} bytes")
+    if type(value[1]) is list:
+        made = [_entry(entry) for entry in value[1]]
+        message = Message(FORWARD, tag, b"".join(made))
+        message.count = len(made)
+        options = value[2] if len(value) > 2 else None
+    elif len(value) < 3:
+        return broken("a message without a record")
+    else:
+        message = Message(SINGLE, tag, _entry(value[1:3]))
+        message.count = 1
+        options = value[3] if len(value) > 3 else None
+    set_options(message, options)
+    return message
+
+
+def _entry(entry: Any) -> bytes:
+    """An entry as msgpack; one that is no event is kept as it is, for whoever looks at entries."""
+    if type(entry) is list and len(entry) == 2 and type(entry[1]) is dict and type(entry[0]) in {int, float}:
+        time: int | float = entry[0]
+        record: Record = entry[1]
+        return pack_event(event_time(time), record) if type(time) is float else pack_value([time, record])
+    return pack_value(entry)
