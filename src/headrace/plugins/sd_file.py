@@ -105,8 +105,9 @@ class FileDiscovery(ServiceDiscovery):
             raise ConfError(f"{path} is not {self.conf_encoding}: {error}") from error
         try:
             entries = _parser(path)(text)
-        except ValueError as error:
-            raise ConfError(f"{path}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise ConfError(f"{path}: {reason}") from error
         if not isinstance(entries, list):
             raise ConfError(f"{path} holds no list of nodes", hint="each with host and port")
         return [_service(path, number, entry) for number, entry in enumerate(entries, 1)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import boolean, integer, string
@@ -22,8 +23,6 @@ from headrace.pipeline.discovery import DEFAULT_WEIGHT, Service, ServiceDiscover
 from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dns.asyncresolver import Resolver
 
     from headrace.conf.params import Problems
@@ -88,22 +87,40 @@ class SrvDiscovery(ServiceDiscovery):
             self.found(services)
         else:
             message = "%s cannot be looked up: %s; %d nodes are known"
-            self._failures.log(self.log, 30, message, self.target, reason, len(self.services))
+            self._failures.log(self.log, logging.WARNING, message, self.target, reason, len(self.services))
 
     async def _lookup(self) -> list[Service]:
         resolver = await self._resolver()
         answer = await resolver.resolve(self.target, "SRV", lifetime=LIFETIME)
-        records = sorted(answer, key=_priority)
+        # Name servers turn records round: the list must be another only when the nodes are.
+        records = sorted(answer, key=_order)
         alike = all(record.weight == 0 for record in records)
+        used = {(service.name, service.port): service.host for service in self.services}
         services = []
         for record in records:
             name = record.target.to_text(omit_final_dot=True)
-            host = await _address(resolver, name) if self.dns_lookup else name
+            host: str | None = name
+            if self.dns_lookup:
+                host = await self._address(resolver, name, used.get((name, record.port)))
+            if host is None:
+                continue
             weight = DEFAULT_WEIGHT if alike else record.weight
             services.append(
                 Service(host, record.port, name, weight, False, self.username, self.password, self.shared_key)
             )
         return services
+
+    async def _address(self, resolver: Resolver, name: str, used: str | None) -> str | None:
+        """An address of a target: the one in use, while the name has it or cannot be asked for; None: there is none."""
+        from dns.exception import DNSException  # noqa: PLC0415 - as in _resolver
+
+        try:
+            addresses = list((await resolver.resolve_name(name, lifetime=LIFETIME)).addresses())
+        except DNSException as error:
+            message = "the target %s of %s cannot be looked up: %s"
+            self._failures.log(self.log, logging.WARNING, message, name, self.target, error)
+            return used
+        return used if used in addresses else addresses[0]
 
     async def _resolver(self) -> Resolver:
         from dns.asyncresolver import Resolver  # noqa: PLC0415 - only this plugin needs it
@@ -128,14 +145,8 @@ class SrvDiscovery(ServiceDiscovery):
                 await task
 
 
-_priority: Callable[[Any], int] = lambda record: record.priority  # noqa: E731 - a key
-
-
-async def _address(resolver: Resolver, name: str) -> str:
-    """The first address of a target."""
-    for found in await resolver.resolve_name(name, lifetime=LIFETIME):
-        return str(found[0]) if isinstance(found, tuple) else str(found)
-    return name
+def _order(record: Any) -> tuple[int, Any, int]:
+    return record.priority, record.target, record.port
 
 
 def _host_port(text: str) -> tuple[str, int]:
