@@ -85,7 +85,7 @@ def test_formats_that_do_not_exist(format_):
         strptime(format_, None)
 
 
-@pytest.mark.parametrize("text", ["2013-02-30", "2013-13-01", "0000-01-01", "99999-01-01"])
+@pytest.mark.parametrize("text", ["2013-02-32", "2013-13-01", "0000-01-01", "99999-01-01"])
 def test_days_that_do_not_exist(text):
     with pytest.raises(ValueError):  # noqa: PT011 - the words are datetime's
         strptime("%Y-%m-%d", UTC)(text)

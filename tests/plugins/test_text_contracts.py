@@ -24,6 +24,7 @@ PARSERS = dict.fromkeys(registry.BUILT_INS["parser"], "") | {
     "csv": "keys a,time,c\ntime_key time",
     "tsv": "keys a,b",
     "regexp": r"expression /^(?<a>\S*) (?<time>.*)$/m",
+    "apache2": "keep_time_key true",
     "ltsv": "types a:integer,b:float,c:bool,d:array,e:time,f:string",
 }
 PLUGINS = [(kind, name) for kind, names in registry.BUILT_INS.items() for name in names]

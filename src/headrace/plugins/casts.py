@@ -37,13 +37,14 @@ def _cast(field: str, type_: str, option: str, make_time: MakeTime) -> Cast:
         return _time(option, make_time)
     if type_ == "array":
         return lambda value: _split(to_s(value), option or ",")
-    simple: Mapping[str, Cast] = {"string": to_s, "integer": _integer, "float": _float, "bool": _bool}
+    simple: Mapping[str, Cast] = {"string": to_s, "integer": to_integer, "float": _float, "bool": _bool}
     if type_ not in simple:
         raise ValueError(f'field "{field}" cannot be of type "{type_}"; types are {", ".join(_TYPES)}')
     return simple[type_]
 
 
-def _integer(value: Any) -> int:
+def to_integer(value: Any) -> int:
+    """A value as Ruby's to_i makes an integer of it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             return int(value)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.conf.params import boolean, regexp
+from headrace.conf.params import boolean, literal_of, regexp
+from headrace.conf.ruby_regexp import compile_ruby, group_names
 from headrace.plugins.parsing import RecordParser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.conf.params import Problems
     from headrace.plugins.parsing import Parsed
 
@@ -21,19 +24,47 @@ class RegexpParser(RecordParser):
     multiline = boolean(default=False, deprecated="write /pattern/m", doc="A dot matches a newline too")
     time_key = RecordParser.time_key.with_default("time")
 
+    by_pattern = True
+    quick: ClassVar[re.Pattern[str] | None] = None
+    """For the built-in pattern of a subclass: one that knows only its usual lines, and reads them alike."""
+
     def validate(self, problems: Problems) -> None:
         """Compile the pattern with the old flags."""
-        super().validate(problems)
-        flags = (re.IGNORECASE if self.ignorecase else 0) | (re.DOTALL if self.multiline else 0)
-        self._pattern = re.compile(self.expression.pattern, self.expression.flags | flags)
-        if not self._pattern.groupindex:
+        self._pattern = self.expression
+        given = list(self.directive.children("expression")) if self.directive else []
+        if (self.ignorecase or self.multiline) and given:
+            text = str(literal_of(given[-1]))
+            body = text[1 : text.rfind("/")] if text.startswith("/") else text
+            self._pattern = compile_ruby(body, "i" * self.ignorecase + "m" * self.multiline)
+        if given:
+            self.__dict__["quick"] = None
+        self._names = tuple(name for name, _ in group_names(self._pattern))
+        if not self._names:
             problems.error(
                 'parameter "expression" has no named group', self.place_of("expression"), hint="(?<name>...)"
             )
+            return
+        super().validate(problems)
+
+    def reader(self) -> Callable[[bytes], Parsed]:
+        """Everything that a line needs, bound once. With named groups there are no others in Ruby."""
+        search, names, event = self._pattern.search, self._names, self.event
+        quick = self.quick.fullmatch if self.quick is not None else None
+        failed: Parsed = [(None, None)]
+
+        def read(text: bytes) -> Parsed:
+            line = text.decode("utf-8", "surrogateescape")
+            match = (quick is not None and quick(line)) or search(line)
+            if not match:
+                return failed.copy()
+            values = match.groups()
+            record = dict(zip(names, values, strict=True))
+            if None in values:
+                record = {name: value for name, value in record.items() if value is not None}
+            return [event(record)]
+
+        return read
 
     def read(self, text: bytes) -> Parsed:
         """Parse one text."""
-        match = self._pattern.search(text.decode("utf-8", "surrogateescape"))
-        if match is None:
-            return [(None, None)]
-        return [self.event({name: value for name, value in match.groupdict().items() if value is not None})]
+        return self.reader()(text)

@@ -8,21 +8,20 @@ decides.
 from __future__ import annotations
 
 import re
-import signal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.conf.params import array, boolean, enum, hash_, regexp, string, time
 from headrace.conf.values import as_string
 from headrace.pipeline.event import EventTime
 from headrace.pipeline.plugin import Parser
 from headrace.plugins.casts import casts
+from headrace.plugins.guard import guard
 from headrace.plugins.time_params import ZoneParams
 from headrace.plugins.time_parse import any_form, parse_float, parse_unixtime, strptime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
-    from types import FrameType
 
     from headrace.conf.params import Problems
     from headrace.pipeline.event import Record
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     TimeParser = Callable[[Any], int]
     """A value of a record -> nanoseconds. Raises ValueError."""
 
+_TOLD_MAX: Final = 10
 _NUMBER: Final = re.compile(r"\s*[+-]?(\d[\d_]*)?(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
@@ -126,6 +126,10 @@ class RecordParser(ParseTime, Parser):
     keep_time_key = boolean(default=False, doc="Leave the field time_key in the record")
     timeout = time(default=None, doc="Seconds after which a text is given up, against patterns that take for ever")
 
+    by_pattern: ClassVar[bool] = False
+    """True: a pattern of the user's reads the texts, which some text may make slow beyond measure."""
+    _overdue: int = 0
+
     def validate(self, problems: Problems) -> None:
         """Make the functions that the parameters mean."""
         super().validate(problems)
@@ -140,8 +144,15 @@ class RecordParser(ParseTime, Parser):
         except ValueError as error:
             problems.error(f'parameter "types": {error}', self.place_of("types"))
         self._converts = bool(self._casts or self.null_value_pattern is not None or self.null_empty_string)
-        if self.timeout is None:
-            self.__dict__["parse"] = self.read
+        read = self.reader()
+        if self.timeout is not None:
+            self.__dict__["parse"] = guard.limited(read, self._late, self.timeout)
+        else:
+            self.__dict__["parse"] = guard.guarded(read, self._late) if self.by_pattern else read
+
+    def reader(self) -> Callable[[bytes], Parsed]:
+        """The function that `parse` calls; a parser with a faster one returns that."""
+        return self.read
 
     def _now(self) -> int:
         return self.context.clock.wall_ns()
@@ -152,13 +163,13 @@ class RecordParser(ParseTime, Parser):
 
     def parse(self, text: bytes) -> Parsed:
         """Parse a text. Raises ParserError; one that takes longer than `timeout` does not match."""
-        assert self.timeout is not None
-        try:
-            with _Alarm(self.timeout):
-                return self.read(text)
-        except _TooLongError:
+        return self.reader()(text)  # before validate; then it is an entry of the instance's dict
+
+    def _late(self, text: bytes) -> Parsed:
+        self._overdue += 1
+        if self._overdue <= _TOLD_MAX:  # a hostile sender must not fill the log
             self.log.warning("parsing timed out with %s: text = %r", self.type_, text[:1000])
-            return [(None, None)]
+        return [(None, None)]
 
     def event(self, record: Record) -> tuple[int | None, Record]:
         """Take the time out of a record, and convert its values. Raises ParserError."""
@@ -186,29 +197,3 @@ class RecordParser(ParseTime, Parser):
                 record[key] = None
             elif key in kinds:
                 record[key] = kinds[key](value)
-
-
-class _TooLongError(Exception):
-    """The alarm rang."""
-
-
-class _Alarm:
-    """Raises _TooLongError in the code within after some seconds: `re` looks for signals while it matches.
-
-    Signals reach the main thread only, which is where a worker's loop runs.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
-
-    def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
-
-    @staticmethod
-    def _ring(_signal: int, _frame: FrameType | None) -> None:
-        raise _TooLongError

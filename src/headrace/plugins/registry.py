@@ -67,6 +67,10 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "relabel": "out_relabel:RelabelOutput",
         "flowcounter_simple": "out_flowcounter_simple:FlowcounterSimpleOutput",
         "prometheus": "out_prometheus:PrometheusOutput",
+        "elasticsearch": "out_elasticsearch:ElasticsearchOutput",
+        "elasticsearch_data_stream": "out_elasticsearch_data_stream:ElasticsearchDataStreamOutput",
+        "opensearch": "out_opensearch:OpensearchOutput",
+        "opensearch_data_stream": "out_opensearch_data_stream:OpensearchDataStreamOutput",
     },
     "filter": {
         "stdout": "filter_stdout:StdoutFilter",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
+from functools import cache
 from typing import Any, Final
 
 _ESCAPES: Final = {
@@ -76,3 +78,20 @@ def _float(value: float) -> str:
     whole, _, fraction = text.lstrip("-").partition(".")
     digits = (whole + fraction).rstrip("0")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}e+{len(whole) - 1}"
+
+
+def scrub(raw: bytes, replacement: str = "\ufffd") -> bytes:
+    """Bytes as Ruby's `scrub` leaves them: one replacement for each sequence that is not UTF-8."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        # Python and Ruby agree on how much of a wrong sequence is one (Unicode 15, 3.9).
+        return raw.decode("utf-8", _handler(replacement)).encode()
+    return raw
+
+
+@cache
+def _handler(replacement: str) -> str:
+    name = f"headrace.scrub.{replacement.encode().hex()}"
+    codecs.register_error(name, lambda error: (replacement, error.end))  # type: ignore[attr-defined]
+    return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -27,10 +28,12 @@ DIRECTIVES: Final[Mapping[str, tuple[str, str]]] = {
     "M": ("M", r"\d\d?"), "S": ("S", r"\d\d?"), "L": ("N", r"\d+"), "N": ("N", r"\d+"),
     "p": ("p", r"[ap]\.?m\.?"), "P": ("p", r"[ap]\.?m\.?"),
     "z": ("z", _ZONE), "Z": ("z", _ZONE), "s": ("s", r"[+-]?\d+"), "Q": ("Q", r"[+-]?\d+"),
-    "a": ("_", _DAY), "A": ("_", _DAY), "u": ("_", r"[1-7]"), "w": ("_", r"[0-6]"),
-    "U": ("_", r"\d\d?"), "W": ("_", r"\d\d?"), "V": ("_", r"\d\d?"), "G": ("_", r"[+-]?\d+"), "g": ("_", r"\d\d?"),
+    "a": ("a", _DAY), "A": ("a", _DAY), "u": ("u", r"[1-7]"), "w": ("w", r"[0-6]"),
+    "U": ("U", r"\d\d?"), "W": ("W", r"\d\d?"), "V": ("V", r"\d\d?"), "G": ("G", r"[+-]?\d{4}|[+-]?\d+"),
+    "g": ("_", r"\d\d?"),
 }  # fmt: skip
-"""Directive -> (field, what it matches). Field "_" is read and not used, as weekdays beside a date are."""
+"""Directive -> (field, what it matches). Field "_" is read and not used."""
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 _HOURS: Final[Mapping[str, int]] = {
     "z": 0, "utc": 0, "gmt": 0, "ut": 0, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
@@ -75,6 +78,10 @@ def seconds_of(
         if abs(offset) >= 86400:
             raise ValueError(f"a zone {offset} seconds from UTC")
         zone = UTC if offset == 0 else timezone(timedelta(seconds=offset))
+    if day > 28 and month in range(1, 13) and day <= 31:  # February 30 is March 2, as in Ruby
+        over = day - monthrange(year, month)[1]
+        if over > 0:
+            day, extra = day - over, extra + over * 86400
     moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
     return int(moment.timestamp()) + extra if zone is None else (moment - _EPOCH) // _SECOND + extra
 
@@ -96,7 +103,7 @@ class Fields:
         self._fraction = names.index("N") if "N" in names else None
         self._cached = lru_cache(1024)(self._seconds)
         # What has no year is of this one: not to be remembered.
-        self._year = next((names.index(name) for name in ("Y", "y", "s", "Q") if name in names), None)
+        self._year = next((names.index(name) for name in ("Y", "y", "s", "Q", "G") if name in names), None)
 
     def time(self, groups: tuple[str | None, ...]) -> int:
         """Nanoseconds since the epoch. Raises ValueError for a time that does not exist."""
@@ -125,8 +132,27 @@ class Fields:
             year = numbers["Y"] if "Y" in numbers else self._now(offset)[0]
             moment = date(year, 1, 1) + timedelta(days=int(found["j"]) - 1)
             numbers.update(Y=year, m=moment.month, d=moment.day)
+        elif "m" not in numbers and (day := self._day_of_week(found, numbers)) is not None:
+            numbers.update(Y=day.year, m=day.month, d=day.day)
         values = self._completed(numbers, offset)
         return seconds_of(values[0], values[1], values[2], values[3], values[4], values[5], offset, self._zone) * NS
+
+    @staticmethod
+    def _day_of_week(found: dict[str, str], numbers: dict[str, int]) -> date | None:
+        """The date that a week and perhaps a day of it mean: %G %V, or %Y with %U (from Sundays) or %W (Mondays)."""
+        name = found.get("a", "")[:3].lower()
+        day = int(found["u"]) if "u" in found else (int(found["w"]) or 7) if "w" in found else 0
+        day = day or (_DAYS.index(name) + 1 if name else 0)
+        if "G" in found and "V" in found:
+            return date.fromisocalendar(int(found["G"]), int(found["V"]), day or 1)
+        week = found.get("U") or found.get("W")
+        if week is None or "Y" not in numbers:
+            return None
+        sundays = "U" in found
+        first = date(numbers["Y"], 1, 1)
+        begin = (6 - first.weekday()) if sundays else (7 - first.weekday()) % 7
+        within = (day % 7 if sundays else (day - 1)) if day else 0
+        return first + timedelta(days=begin + (int(week) - 1) * 7 + within)
 
     @staticmethod
     def _numbers(found: dict[str, str]) -> dict[str, int]:

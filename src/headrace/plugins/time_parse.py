@@ -70,6 +70,9 @@ def parse_float(value: object) -> int:
             return value * NS
         # The shortest decimal that means this double is what the sender wrote.
         value = repr(value)
+        whole, _, fraction = value.partition(".")
+        if fraction.isdecimal() and whole.isdecimal():
+            return int(whole) * NS + int(fraction[:9].ljust(9, "0"))
     found = decimal_ns(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f"a number of seconds is needed, not {value!r}")
@@ -107,7 +110,8 @@ def strptime(format_: str, zone: tzinfo | None, now: Callable[[], int] = time_ns
             raise ValueError(f'"{text}" does not match {format_}')
         return fields.time(match.groups())
 
-    return parse
+    # Logs repeat their seconds. What has no year is of this one, and fractions hardly repeat.
+    return lru_cache(1024)(parse) if {"Y", "y"} & set(names) and "N" not in names else parse
 
 
 def any_form(zone: tzinfo | None, now: Callable[[], int] = time_ns) -> TextParser:

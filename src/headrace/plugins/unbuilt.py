@@ -19,8 +19,8 @@ _NAMES: Final[Mapping[str, str]] = {
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
     """,
     "output": """
-        exec exec_filter roundrobin secondary_file stream elasticsearch elasticsearch_dynamic
-        elasticsearch_data_stream opensearch opensearch_data_stream s3 kafka kafka2 kafka_buffered rdkafka rdkafka2
+        exec exec_filter roundrobin secondary_file stream elasticsearch_dynamic
+        s3 kafka kafka2 kafka_buffered rdkafka rdkafka2
         mongo mongo_replset webhdfs td tdlog loki splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
         kinesis_streams_aggregated kinesis_firehose sqs sns rewrite_tag_filter rewrite route forest label_router

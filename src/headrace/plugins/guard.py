@@ -1,0 +1,107 @@
+"""A bound for patterns that take for ever on some text: the text is given up, not the worker.
+
+Both engines of patterns look for signals while they match. So an alarm that rings within one text ends the match;
+whoever reads the text treats it as one that does not match. Signals reach the main thread only, which is where a
+worker's loop runs; in another thread there is no bound.
+
+Two ways:
+- `guarded`: nobody set a limit. One timer for all texts looks every INTERVAL whether the text is still the one of
+  the last look, so a text costs no system call, and one that is given up took one to two intervals;
+- `limited`: `timeout` of a <parse> section, by a timer of its own for each text.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    T = TypeVar("T")
+    A = TypeVar("A")
+
+INTERVAL: Final = 2.0
+"""Seconds between two looks."""
+
+
+class OverdueError(Exception):
+    """The text at hand has had its time."""
+
+
+class Guard:
+    """The alarm of this process."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.turn = 0
+        self.armed = False
+        self._seen = -1
+        self._limit = False
+
+    def guarded(self, read: Callable[[A], T], late: Callable[[A], T]) -> Callable[[A], T]:
+        """`read` with the common bound; what is overdue goes to `late`."""
+
+        def run(text: A) -> T:
+            self.turn += 1
+            try:
+                self.busy = True
+                if not self.armed:
+                    self.arm()
+                return read(text)
+            except OverdueError:
+                self.busy = False
+                return late(text)
+            finally:
+                self.busy = False
+
+        return run
+
+    def limited(self, read: Callable[[A], T], late: Callable[[A], T], seconds: float) -> Callable[[A], T]:
+        """`read` with a limit of its own, in seconds."""
+
+        def run(text: A) -> T:
+            try:
+                self._start(seconds)
+                return read(text)
+            except OverdueError:
+                return late(text)
+            finally:
+                self._end()
+
+        return run
+
+    def arm(self) -> None:
+        """Start the common timer; it ends by itself when nothing is read any more."""
+        self.armed = True
+        self._seen = -1
+        self._set(INTERVAL, INTERVAL)
+
+    def _start(self, seconds: float) -> None:
+        self._limit = self.busy = True
+        self._set(max(seconds, 1e-6), 0.0)
+
+    def _end(self) -> None:
+        self.busy = self._limit = self.armed = False
+        self._set(0.0, 0.0)
+
+    def _set(self, seconds: float, interval: float) -> None:
+        try:
+            if signal.getsignal(signal.SIGALRM) != self._ring:
+                signal.signal(signal.SIGALRM, self._ring)
+            signal.setitimer(signal.ITIMER_REAL, seconds, interval)
+        except ValueError:  # not the main thread
+            return
+
+    def _ring(self, _number: int, _frame: Any) -> None:
+        if not self.busy:
+            self.armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        elif self._limit or self.turn == self._seen:
+            raise OverdueError
+        else:
+            self._seen = self.turn
+
+
+guard: Final = Guard()
+"""One for all: a process has one alarm."""
