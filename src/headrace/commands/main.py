@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
+from headrace.commands import ca
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
     plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
     _add_plugins(plugins)
+    ca.add(commands.add_parser("ca", help="certificates for the forward plugins: a private CA, servers, clients"))
     commands.add_parser("version", help="show versions")
     return made
 
@@ -227,4 +229,11 @@ def _versions() -> str:
     )
 
 
-_COMMANDS: Final = {"run": _run, "check": _check, "stats": _stats, "plugins": _plugins, "version": _version}
+_COMMANDS: Final = {
+    "run": _run,
+    "check": _check,
+    "stats": _stats,
+    "plugins": _plugins,
+    "version": _version,
+    "ca": ca.run,
+}
