@@ -5,7 +5,7 @@ In: a JSON object a line, the spec of a node. Out: JSON objects a line: {"starte
 
 A spec: conf (the text of a fluent.conf), log (a file for stdout and stderr), and what makes it a torture:
 point and nth (see torture_points.py), faults ({operation: errno name or "short"}, switched on and off by SIGUSR1),
-nofile (RLIMIT_NOFILE), within (seconds of a stop by SIGTERM).
+user (a uid), nofile (RLIMIT_NOFILE), within (seconds of a stop by SIGTERM).
 """
 
 from __future__ import annotations
@@ -86,6 +86,11 @@ def node(spec):
     for fd in (1, 2):
         os.dup2(log, fd)
     logging.basicConfig(level="INFO", format="%(asctime)s %(process)d %(levelname)s %(name)s %(message)s", force=True)
+    if spec.get("user") is not None:
+        "".encode("idna")  # what is imported late may not be readable for this user
+        os.setgroups([])
+        os.setgid(spec["user"])
+        os.setuid(spec["user"])
     if spec.get("nofile"):
         resource.setrlimit(resource.RLIMIT_NOFILE, (spec["nofile"], spec["nofile"]))
     if spec.get("point"):

@@ -195,6 +195,8 @@ class Nursery:
     async def begin(self, conf: str, **spec: Any) -> Node:
         """Start a node and do not wait until it serves."""
         spec |= {"conf": conf, "log": str(self.folder / "node.log"), "root": str(self.folder / "root")}
+        if spec.get("user") is not None:
+            os.chown(self.folder, spec["user"], -1)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(spec).encode() + b"\n")
         await self._process.stdin.drain()

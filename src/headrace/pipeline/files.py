@@ -53,6 +53,14 @@ class Files:
         """Return the length of a file in bytes."""
         return os.stat(path).st_size
 
+    def free(self, path: str) -> int | None:
+        """Return how many bytes the disk of a folder still takes; None when that is not known."""
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file."""
         os.ftruncate(fd, size)

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow, Error
 from headrace.pipeline.chunk import Chunk
-from headrace.pipeline.journal import Journal, Place, Segment
+from headrace.pipeline.journal import Journal
 from headrace.pipeline.memory import Seen
 from headrace.pipeline.placeholders import Meta
+from headrace.pipeline.places import Place
 from headrace.pipeline.recovery import Recovery
 from headrace.pipeline.throttle import Throttle
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock, Deadline
     from headrace.pipeline.buffer import Write
     from headrace.pipeline.files import Files
+    from headrace.pipeline.places import Segment
     from headrace.pipeline.placeholders import ChunkKeys
 
 CACHE: Final = 32 << 20
@@ -109,7 +111,9 @@ class FileStore:
         lock = self.files.lock(os.path.join(folder, "lock"), self._mode)
         if lock is None:
             return None
-        return Journal(folder, lock, self.files, self.log, mode=self._mode, size=self._segment_size)
+        journal = Journal(folder, lock, self.files, self.log, mode=self._mode, size=self._segment_size)
+        journal.keep = self._still_seen
+        return journal
 
     # The interface of stores.
 
@@ -213,8 +217,8 @@ class FileStore:
             self._executor.shutdown(wait=True)
         self._end_sync(failed=True)  # whether it did is not known here: what is there is synced once more
         for journal in self._others:
-            journal.close(self._still_seen)
-        error = self.journal.close(self._still_seen)
+            journal.close()
+        error = self.journal.close()
         waiting, self._waiting = self._waiting, []
         _answer(waiting, error)
 
@@ -292,12 +296,12 @@ class FileStore:
         """Remove an adopted slot that is empty."""
         self._others.remove(journal)
         self._damaged_before += journal.damaged
-        journal.close(self._still_seen)
+        journal.close()
 
     # Disk space.
 
     def _collect(self, journal: Journal) -> None:
-        journal.collect(self._still_seen)
+        journal.collect()
         try:
             if journal.compact(self.clock.wall_ns()) and self._timer is None and not self._closed:
                 self._timer = self.clock.deadline(self._sync_interval, self._start_sync)

@@ -6,21 +6,25 @@
 Rules:
 - One `append` is one record is one transaction: after an error the file is cut back to where it was, and
   when that fails too, the segment is left and another begun.
-- A segment is removed when no live chunk has a piece in it, and never before its elders: a PURGE must not
-  be forgotten while the pieces that it kills are still there. When elders are pinned by a long-lived chunk,
-  its pieces are moved to the end, so that the disk holds at most about twice what is live.
+- A segment is removed when no live chunk has a piece in it, and no other segment has pieces of a chunk whose
+  PURGE stands in it: what kills pieces must not be forgotten while they are still there. When the oldest is
+  pinned by a long-lived chunk, its pieces are moved to the end, so that the disk holds at most about twice
+  what is live.
+- Segments are short on a small disk: one chunk that stays pins little of it. When it is full, what is not live goes.
 - Opening truncates torn tails, overwrites damaged records with padding (their bytes go to the backup
   first), and returns every chunk that is complete enough to be delivered.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from array import array
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline import segment
+from headrace.pipeline.places import WIDTH, Place, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,57 +33,14 @@ if TYPE_CHECKING:
 
 SEGMENT_SIZE: Final = 64 << 20
 """Bytes at which a new segment is begun."""
-WIDTH: Final = 5
 _RESET: Final = 1 << 20
-"""An empty journal gives its segment back when it has grown beyond this."""
+"""Size beyond which an empty journal gives its segment back."""
 _MOVE: Final = 1 << 20
 """Bytes that one step of compaction moves."""
-
-
-class Segment:
-    """One file. live: refs of the chunks with pieces in it. seen: ids of batches noted in it."""
-
-    __slots__ = ("busy", "fd", "live", "number", "path", "seen", "size", "synced")
-
-    def __init__(self, number: int, path: str, size: int) -> None:
-        self.number = number
-        self.path = path
-        self.size = size
-        self.live: set[int] = set()
-        self.seen: list[bytes] = []
-        self.fd: int | None = None
-        """Open while it is written or not yet synced."""
-        self.synced = True
-        self.busy = False
-        """A thread syncs it: its descriptor is closed when that is over."""
-
-
-class Place:
-    """Where a chunk is. rows: (segment, offset, length, events, piece) of each piece, flattened, WIDTH apart."""
-
-    __slots__ = ("count", "journal", "opening", "ref", "rows")
-
-    def __init__(self, journal: Journal, ref: int, opening: bytes) -> None:
-        self.journal = journal
-        self.ref = ref
-        self.opening = opening
-        """Its OPEN operation, repeated when pieces are moved."""
-        self.count = 0
-        self.rows = array("Q")
-
-    def add(self, number: int, offset: int, length: int, events: int, piece: int) -> None:
-        """Add a piece."""
-        self.rows.extend((number, offset, length, events, piece))
-
-    @property
-    def size(self) -> int:
-        """Bytes of all pieces."""
-        return sum(self.rows[2::WIDTH])
-
-    @property
-    def events(self) -> int:
-        """Events of all pieces."""
-        return sum(self.rows[3::WIDTH])
+_SHARE: Final = 16
+"""A segment takes at most this part of the room that the disk has for us, but _LEAST bytes."""
+_LEAST: Final = 256 << 10
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Journal:
@@ -106,8 +67,14 @@ class Journal:
         self.damaged = 0
         """Places where recovery found damage; each is named in a line of the log."""
         self.damaged_bytes = 0
-        self._pending: list[bytes] = []
+        self.keep: Callable[[list[bytes]], list[bytes]] = list
+        """Says which ids of batches, noted in a segment that is removed, must be noted again."""
+        self._pending: list[tuple[bytes, set[int]]] = []
+        """PURGEs to be written, each with the segments that hold the pieces."""
         self._moved = False
+        self._limit = size
+        self._garbage = True  # a segment may be there that can be removed
+        self._collecting = False
 
     @property
     def disk(self) -> int:
@@ -122,7 +89,7 @@ class Journal:
 
     def append(self, writes: Sequence[tuple[Place, bytes, int]], written: int, batch_id: bytes | None) -> None:
         """Append pieces (place, data, events) in one record. Raises OSError: then nothing has happened."""
-        body: list[bytes] = [*self._pending]
+        body: list[bytes] = [note for note, _numbers in self._pending]
         at = sum(map(len, body))
         spots: list[int] = []
         counts: dict[int, int] = {}
@@ -139,7 +106,7 @@ class Journal:
         if batch_id is not None:
             body.append(segment.seen([batch_id]))
         start, target = self._write(b"".join(body))
-        self._pending.clear()
+        self._noted(target)
         base = start + segment.RECORD_HEAD
         for (place, data, events), spot in zip(writes, spots, strict=True):
             place.add(target.number, base + spot, len(data), events, place.count)
@@ -155,18 +122,30 @@ class Journal:
         if self.places.pop(place.ref, None) is None:
             return
         self.live -= place.size
-        for number in set(place.rows[::WIDTH]):
-            self.segments[number].live.discard(place.ref)
-        self._pending.append(segment.purged(place.ref))
+        numbers = place.segments
+        for number in numbers:
+            if (one := self.segments.get(number)) is not None:
+                one.live.discard(place.ref)
+                self._garbage = self._garbage or not one.live
+        self._pending.append((segment.purged(place.ref), numbers))
         self.write_pending()
 
     def write_pending(self) -> None:
         """Write the notes that could not be written; never raises."""
         if self._pending and self.segments:
             try:
-                self._write(b"".join(self._pending))
+                _start, target = self._write(b"".join([note for note, _numbers in self._pending]))
             except OSError:
                 return
+            self._noted(target)
+        self._pending.clear()
+
+    def _noted(self, target: Segment) -> None:
+        """Remember where the PURGEs stand that were written with the last record."""
+        for _note, numbers in self._pending:
+            for number in numbers:
+                if number != target.number and (one := self.segments.get(number)) is not None:
+                    one.purged_in.add(target.number)
         self._pending.clear()
 
     def note_seen(self, ids: Sequence[bytes]) -> None:
@@ -205,8 +184,24 @@ class Journal:
 
     def _write(self, body: bytes) -> tuple[int, Segment]:
         """Write one record; return where it begins, and in which segment. Raises OSError."""
+        try:
+            return self._write_once(body)
+        except OSError as error:
+            if error.errno not in _FULL or not self._relieve():
+                raise
+            return self._write_once(body)
+
+    def _relieve(self) -> bool:
+        """Make room on a full disk; False when there is nothing to be had."""
+        if self.active is not None and not self.active.live and self.active.size:
+            self.leave()
+        before = len(self.segments)
+        self.collect()
+        return len(self.segments) < before
+
+    def _write_once(self, body: bytes) -> tuple[int, Segment]:
         target = self.active
-        if target is not None and target.size + len(body) > self._size and target.size > segment.HEADER_SIZE:
+        if target is not None and target.size + len(body) > self._limit and target.size > segment.HEADER_SIZE:
             self.leave()
             target = None
         if target is None:
@@ -249,6 +244,8 @@ class Journal:
         target.fd = fd
         self.segments[number] = target
         self.active = target
+        room = self.files.free(self.folder)
+        self._limit = self._size if room is None else min(self._size, max((room + self.disk) // _SHARE, _LEAST))
         try:
             self.files.sync_dir(self.folder)
         except OSError:
@@ -259,6 +256,7 @@ class Journal:
     def leave(self) -> None:
         """Write no more to the active segment; it stays open until it is synced."""
         self.active = None
+        self._garbage = True
 
     # The disk.
 
@@ -300,25 +298,39 @@ class Journal:
 
     # Garbage.
 
-    def collect(self, keep: Callable[[list[bytes]], list[bytes]] = list) -> None:
-        """Remove the segments that nobody needs.
-
-        keep: says which ids of batches, noted in a segment that is removed, must be noted again.
-        """
+    def collect(self) -> None:
+        """Remove the segments that nobody needs."""
         if not self.places and self.active is not None and self.active.size > _RESET:
             self.leave()
-        for one in list(self.segments.values()):
-            if one.live or one is self.active or (self._moved and not self._all_synced_after(one)):
-                break
-            try:
-                if one.seen and (ids := keep(one.seen)):
-                    self.note_seen(ids)
-                self._close(one)
-                self.files.unlink(one.path)
-            except OSError as error:
-                self.log.warning("%s cannot be removed: %s", one.path, error)
-                break
-            del self.segments[one.number]
+        if not self._garbage or self._collecting:
+            return
+        self._garbage = False
+        self._collecting = True
+        try:
+            needed: set[int] = set()  # by elders that stay; a PURGE never stands before the pieces
+            for one in list(self.segments.values()):
+                if one.live or one is self.active or one.number in needed or not self._remove(one):
+                    needed |= one.purged_in
+        finally:
+            self._collecting = False
+
+    def _remove(self, one: Segment) -> bool:
+        """Remove a segment; False when that must wait."""
+        if self._moved and not self._all_synced_after(one):
+            self._garbage = True
+            return False
+        try:
+            if one.seen and (ids := self.keep(one.seen)):
+                self.note_seen(ids)
+                one.seen = []
+            self._close(one)
+            self.files.unlink(one.path)
+        except OSError as error:
+            self.log.warning("%s cannot be removed: %s", one.path, error)
+            self._garbage = True
+            return False
+        del self.segments[one.number]
+        return True
 
     def _all_synced_after(self, first: Segment) -> bool:
         return all(one.synced for one in self.segments.values() if one.number > first.number)
@@ -341,6 +353,7 @@ class Journal:
             left -= place.rows[at + 2]
             self._move(place, at, oldest, written)
         oldest.live.discard(ref)
+        self._garbage = True
         return True
 
     def _move(self, place: Place, at: int, source: Segment, written: int) -> None:
@@ -356,6 +369,7 @@ class Journal:
         spot = start + segment.RECORD_HEAD + len(place.opening) + segment.APPEND_HEAD
         place.rows[at : at + WIDTH] = array("Q", (target.number, spot, length, events, piece))
         target.live.add(place.ref)
+        place.copies = (place.copies or set()) | {source.number}
 
     def abandon(self) -> None:
         """Give up lock and descriptors, and leave the files as they are."""
@@ -363,7 +377,7 @@ class Journal:
             self._close(one)
         self.files.close(self._lock)
 
-    def close(self, keep: Callable[[list[bytes]], list[bytes]] = list) -> OSError | None:
+    def close(self) -> OSError | None:
         """Bring everything to the disk and give up files and lock; an empty journal leaves no segment.
 
         Returns the error with which the disk refused, if it did.
@@ -379,7 +393,7 @@ class Journal:
                     self.log.log(logging.ERROR, "%s cannot be synced: %s", one.path, error)
         if not self.places:
             self.leave()
-            self.collect(keep)
+            self.collect()
         for one in self.segments.values():
             self._close(one)
         self.files.close(self._lock)

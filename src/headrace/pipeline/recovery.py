@@ -16,24 +16,30 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error
 from headrace.pipeline import segment
 from headrace.pipeline.codec import TEXT
-from headrace.pipeline.journal import Journal, Place, Segment
+from headrace.pipeline.places import Place, Segment
 
 if TYPE_CHECKING:
     from headrace.pipeline.files import Files
+    from headrace.pipeline.journal import Journal
 
 _NAME: Final = re.compile(r"([0-9]{16})\.journal")
 _READ: Final = 4 << 20
 
 
 class Found:
-    """A chunk that was found: its OPEN operation, its place, and pieces by number while it is read."""
+    """A chunk that was found: its OPEN operation, its place, and pieces by number while it is read.
 
-    __slots__ = ("opening", "pieces", "place")
+    segments: numbers of those that hold a piece of it, or a copy. purged_in: of those that hold its PURGE.
+    """
+
+    __slots__ = ("opening", "pieces", "place", "purged_in", "segments")
 
     def __init__(self) -> None:
         self.opening: segment.Opened | None = None
         self.place: Place | None = None
         self.pieces: dict[int, tuple[int, int, int, int]] = {}
+        self.segments: set[int] = set()
+        self.purged_in: set[int] = set()
 
 
 class Recovery:
@@ -49,7 +55,6 @@ class Recovery:
         self._dir_mode = dir_mode
         self._mode = mode
         self._found: dict[int, Found] = {}
-        self._purged: set[int] = set()
         self._time: int | None = None
 
     def run(self) -> list[Found]:
@@ -67,10 +72,11 @@ class Recovery:
         for ref in sorted(self._found):
             journal.next_ref = max(journal.next_ref, ref + 1)
             found = self._found[ref]
-            if ref not in self._purged and self._complete(ref, found):
+            for number in found.segments:
+                if number in journal.segments:
+                    journal.segments[number].purged_in |= found.purged_in - {number}
+            if not found.purged_in and self._complete(ref, found):
                 alive.append(found)
-        for ref in self._purged:
-            journal.next_ref = max(journal.next_ref, ref + 1)
         return alive
 
     def _read(self, one: Segment) -> None:
@@ -113,12 +119,13 @@ class Recovery:
         if isinstance(operation, segment.Appended):
             found = self._found.setdefault(operation.ref, Found())
             found.pieces[operation.piece] = (one.number, operation.offset, operation.length, operation.events)
+            found.segments.add(one.number)
             self._time = operation.written
         elif isinstance(operation, segment.Opened):
             self._found.setdefault(operation.ref, Found()).opening = operation
             self._time = operation.created
         elif isinstance(operation, segment.Purged):
-            self._purged.add(operation.ref)
+            self._found.setdefault(operation.ref, Found()).purged_in.add(one.number)
         else:
             self.seen += operation.ids
             one.seen += operation.ids
@@ -182,6 +189,7 @@ class Recovery:
             place.add(*piece, number)
             journal.segments[piece[0]].live.add(ref)
         place.count = len(numbers)
+        place.copies = found.segments - place.segments or None
         found.place = place
         journal.places[ref] = place
         journal.live += place.size
@@ -208,6 +216,7 @@ class Recovery:
             path,
         )
         if numbers is None:
+            place.copies = found.segments
             self.journal.places[ref] = place
             self.journal.live += place.size
             self.journal.purge(place)
