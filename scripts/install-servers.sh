@@ -26,6 +26,7 @@ want gcc /usr/bin/gcc
 want libc6-dev /usr/include/stdio.h
 want make /usr/bin/make
 want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
+want libpcre2-8-0 "/usr/lib/*/libpcre2-8.so.0"
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -58,6 +58,15 @@ NAME_MAX: Final = 56
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
 
 
+_NUMBERS = (
+    "lua_socket_pool_size",
+    "lua_max_pending_timers",
+    "lua_max_running_timers",
+    "lua_regex_cache_max_entries",
+    "lua_regex_match_limit",
+)
+
+
 def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
     made = [
         Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
@@ -81,6 +90,8 @@ class LuaFamily(BaseFamily):
         flag("lua_code_cache", HSLI),
         spec("lua_max_pending_timers", HTTP, 1),
         spec("lua_max_running_timers", HTTP, 1),
+        spec("lua_regex_cache_max_entries", HTTP, 1),
+        spec("lua_regex_match_limit", HTTP, 1),
         flag("lua_need_request_body", HSLI),
         flag("lua_check_client_abort", HSLI),
         flag("lua_transform_underscores_in_response_headers", HSLI),
@@ -158,7 +169,7 @@ class LuaFamily(BaseFamily):
             return time_of(directive) * 1000
         if name == "lua_socket_buffer_size":
             return size_of(directive)
-        if name in ("lua_socket_pool_size", "lua_max_pending_timers", "lua_max_running_timers"):
+        if name in _NUMBERS:
             return number_of(directive)
         if name == "lua_ssl_protocols":
             return directive.args
@@ -178,6 +189,8 @@ class LuaFamily(BaseFamily):
                 turn_time=get("lua_socket_turn_time", 4e-3),
                 max_pending_timers=get("lua_max_pending_timers", 1024),
                 max_running_timers=get("lua_max_running_timers", 256),
+                regex_cache_max_entries=get("lua_regex_cache_max_entries", 1024),
+                regex_match_limit=get("lua_regex_match_limit", 0),
                 configure=self._configure,
             )
             self.runtime = Runtime(settings)

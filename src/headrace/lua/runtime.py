@@ -75,6 +75,8 @@ class Settings:
     turn_time: float = 4e-3
     max_pending_timers: int = 1024
     max_running_timers: int = 256
+    regex_cache_max_entries: int = 1024
+    regex_match_limit: int = 0
     configure: str = ""
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
 
@@ -115,6 +117,8 @@ class Runtime:
             "configure": settings.configure,
             "max_pending_timers": settings.max_pending_timers,
             "max_running_timers": settings.max_running_timers,
+            "regex_cache_max_entries": settings.regex_cache_max_entries,
+            "regex_match_limit": settings.regex_match_limit,
             "worker_count": 1,
             "log_level": settings.error_log.level if settings.error_log.targets else DEBUG,
         }

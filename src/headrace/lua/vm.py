@@ -38,6 +38,8 @@ PRELUDE: Final = (
     "time",
     "log",
     "misc",
+    "regex",
+    "resub",
     "modules",
     "boot",
 )

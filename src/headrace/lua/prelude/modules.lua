@@ -33,7 +33,7 @@ end
 
 for _, name in ipairs {
     "ngx.balancer", "ngx.ssl", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe", "ngx.process",
-    "ngx.re", "ngx.errlog", "ngx.req", "ngx.resp", "resty.core.regex", "resty.core.shdict", "resty.core.ndk",
+    "ngx.errlog", "ngx.req", "ngx.resp", "resty.core.shdict", "resty.core.ndk",
 } do
     preload[name] = function()
         return S.raise("module '" .. name .. "' is not supported by this runtime")
