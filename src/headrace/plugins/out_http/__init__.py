@@ -9,6 +9,7 @@ request.py           the bytes of a request
 auth.py              Basic and AWS signatures; aws_credentials.py finds AWS credentials
 proxy.py             which proxy, by parameter or environment
 connection.py        the connection of a lane: probe, reuse, replace, send once more
+peers.py             the chunk's id in a header field, for receivers that know it
 policy.py            what a status means for the chunk
 
 https://docs.fluentd.org/output/http

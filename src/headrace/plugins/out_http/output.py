@@ -15,6 +15,7 @@ from headrace.plugins.out_http.auth import AwsSigner, basic
 from headrace.plugins.out_http.connection import Counters, LaneConnection
 from headrace.plugins.out_http.endpoint import parse
 from headrace.plugins.out_http.parameters import HttpParameters
+from headrace.plugins.out_http.peers import Peers
 from headrace.plugins.out_http.request import CONTENT_TYPES, build_head, gzip_member
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class HttpOutput(HttpParameters):
         self._heads: dict[tuple[str, ...], tuple[Endpoint, bytes]] = {}
         self._lanes: dict[int, LaneConnection] = {}
         self._names = Names()
+        self._peers = Peers(self.chunk_id_header)
         if not self.json_array:
             self.__dict__["format"] = self._formatter.format
         self._signer: AwsSigner | None = None
@@ -89,9 +91,11 @@ class HttpOutput(HttpParameters):
         if self._signer is not None:
             signed = await self._signer.headers(self._method, endpoint, self._content_type, body)
             head = self._build(endpoint, [*self._fields(chunk), *signed])
-        response = await connection.send(endpoint, b"%b%d\r\n\r\n" % (head, len(body)), body)
+        named = self._peers.line(endpoint, chunk.id)
+        response = await connection.send(endpoint, b"%b%d\r\n%b\r\n" % (head, len(body), named), body)
         error = self._policy.judge(response.status, response.reason, response.body)
         if error is None:
+            self._peers.learn(endpoint, response)
             return
         if error.retryable or isinstance(error, Unrecoverable):
             raise error
@@ -188,9 +192,13 @@ class HttpOutput(HttpParameters):
             connection.close()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of connections: the sum, and by lane; `idle` is how many are kept for the next request now."""
+        """Counters of connections: the sum, and by lane; `idle` is how many are kept for the next request now.
+
+        endpoints_that_know_ids: those that keep a chunk once, however often it is sent.
+        """
         names = Counters().as_dict()
         lanes = {index: connection.counters.as_dict() for index, connection in sorted(self._lanes.items())}
         total = {name: sum(figures[name] for figures in lanes.values()) for name in names}
         total["idle"] = sum(connection.stream is not None for connection in self._lanes.values())
-        return {"connections": total, "connections_by_lane": lanes}
+        known = self._peers.knowing
+        return {"connections": total, "connections_by_lane": lanes, "endpoints_that_know_ids": known}

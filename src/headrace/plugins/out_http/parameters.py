@@ -13,6 +13,7 @@ from headrace.errors import ConfError, Error
 from headrace.pipeline.plugin import Output
 from headrace.plugins.out_http.auth import INSTALL_HINT, botocore_installed
 from headrace.plugins.out_http.endpoint import template_host
+from headrace.plugins.out_http.peers import MODES
 from headrace.plugins.out_http.policy import DEFAULT_RETRYABLE, ResponsePolicy, parse_codes
 from headrace.plugins.out_http.proxy import ProxyChoice
 from headrace.plugins.out_http.request import FRAMING, is_field_name, is_field_value
@@ -67,6 +68,12 @@ class HttpParameters(Output):
     open_timeout = time(default=60.0, doc="Seconds to wait for a connection")
     read_timeout = time(default=60.0, doc="Seconds to wait for the reply, and between its parts")
     ssl_timeout = time(default=60.0, doc="Seconds to wait for the TLS handshake")
+    chunk_id_header = enum(
+        MODES,
+        default="auto",
+        doc="Name the chunk in X-Headrace-Chunk, so that a headrace at the other end keeps it once; auto: until the "
+        "endpoint has shown that it does not know the field (not in Fluentd)",
+    )
     reuse_connections = boolean(
         default=False, doc="Keep the connection of each flush thread, and send the next chunk on it"
     )
