@@ -62,6 +62,7 @@ async def output(text, *, folder=None, **settings):
     handler = logging.StreamHandler(log)
     logger = logging.getLogger("headrace.test")
     logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     with contextlib.ExitStack() as stack:
         folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
         context = context_of(root_dir=folder, **settings)
@@ -86,6 +87,7 @@ async def output(text, *, folder=None, **settings):
                 await plugin.stop()
                 await plugin.close()
             logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
 
 
 @contextlib.asynccontextmanager

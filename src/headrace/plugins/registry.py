@@ -69,6 +69,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "prometheus": "out_prometheus:PrometheusOutput",
         "elasticsearch": "out_elasticsearch:ElasticsearchOutput",
         "elasticsearch_data_stream": "out_elasticsearch_data_stream:ElasticsearchDataStreamOutput",
+        "loki": "out_loki:LokiOutput",
         "opensearch": "out_opensearch:OpensearchOutput",
         "opensearch_data_stream": "out_opensearch_data_stream:OpensearchDataStreamOutput",
     },

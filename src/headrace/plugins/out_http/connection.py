@@ -63,11 +63,18 @@ class LaneConnection:
     """At most one open connection, and the requests on it, one after the other.
 
     dial: opens a connection to an endpoint. now: the clock, in seconds. reuse: keep it after a reply that allows it.
-    read_timeout: seconds between two reads of a reply.
+    read_timeout: seconds between two reads of a reply. max_reply: bytes of a reply's body that are kept.
     """
 
     def __init__(
-        self, dial: Dial, now: Callable[[], float], *, method: bytes, reuse: bool, read_timeout: float | None
+        self,
+        dial: Dial,
+        now: Callable[[], float],
+        *,
+        method: bytes,
+        reuse: bool,
+        read_timeout: float | None,
+        max_reply: int = MAX_REPLY,
     ) -> None:
         self.counters = Counters()
         self.stream: Stream | None = None
@@ -78,11 +85,13 @@ class LaneConnection:
         self._method = method
         self._reuse = reuse
         self._read_timeout = read_timeout
+        self._max_reply = max_reply
 
-    async def send(self, endpoint: Endpoint, head: bytes, body: bytes) -> Response:
+    async def send(self, endpoint: Endpoint, head: bytes, body: bytes, method: bytes | None = None) -> Response:
         """Send a request and read the whole reply.
 
-        head: with its empty line. Raises ConnectionFailed (Timeout among them), retryable.
+        head: with its empty line. method: of this request, where it is not the usual one. Raises ConnectionFailed
+        (Timeout among them), retryable.
         """
         counters = self.counters
         stream = self._take(endpoint)
@@ -91,7 +100,7 @@ class LaneConnection:
         else:
             counters.reused += 1
         try:
-            return await self._exchange(stream, head, body)
+            return await self._exchange(stream, head, body, method)
         except ConnectionFailed as error:
             counters.failed += 1
             if isinstance(error, Timeout) or getattr(error, "reply_started", False):
@@ -99,12 +108,12 @@ class LaneConnection:
         counters.resent += 1
         stream = await self._open(endpoint)
         try:
-            return await self._exchange(stream, head, body)
+            return await self._exchange(stream, head, body, method)
         except ConnectionFailed:
             counters.failed += 1
             raise
 
-    async def _exchange(self, stream: Stream, head: bytes, body: bytes) -> Response:
+    async def _exchange(self, stream: Stream, head: bytes, body: bytes, method: bytes | None) -> Response:
         # While a request is under way the connection is nobody's to keep: whatever ends this wait early,
         # cancellation included, must not leave half a reply to the next request.
         self.stream = None
@@ -113,7 +122,12 @@ class LaneConnection:
             head, body = head + body, b""
         try:
             response = await exchange(
-                stream, head, body, method=self._method, read_timeout=self._read_timeout, max_body=MAX_REPLY
+                stream,
+                head,
+                body,
+                method=method or self._method,
+                read_timeout=self._read_timeout,
+                max_body=self._max_reply,
             )
             return response
         finally:
