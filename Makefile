@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.headrace-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers lint test demo bench docs lock clean
+.PHONY: help setup servers lint test torture demo bench docs lock clean
 
 help:
 	@echo "make setup   environment in .venv, from requirements.lock with hashes"
 	@echo "make test    setup, the peers the tests talk to, lint, types, import rules, tests"
+	@echo "make torture kills, power cuts, damage, full disks, absent peers and reloads at length; see docs/durability.md"
 	@echo "make demo    receiver, sender and gateway with live figures, for some seconds"
 	@echo "make bench   we and the originals side by side, JSON in bench/results/"
 	@echo "make docs    write docs/compatibility.md anew from the code"
@@ -36,6 +37,12 @@ lint: setup
 
 test: setup servers lint
 	$(BIN)/python -m pytest
+
+# The numbers: make torture KILLS=1000 AWAY=300; tests/torture/conftest.py and the tests name them.
+TORTURE_NUMBERS := KILLS REPEAT EVENTS BYTE_STEP CUT_STEP FILLS FAULTS CHUNKS AWAY MESSAGES RELOADS
+torture: setup
+	TORTURE=full $(foreach name,$(TORTURE_NUMBERS),$(if $($(name)),TORTURE_$(name)=$($(name)))) \
+	  $(BIN)/python -m pytest tests/torture
 
 demo: setup
 	$(BIN)/python examples/demo.py
