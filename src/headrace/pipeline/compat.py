@@ -86,13 +86,20 @@ INJECT: Final[Mapping[str, str]] = {
     "timezone": "timezone",
     "tag_key": "tag_key",
 }
+EXTRACT: Final[Mapping[str, str]] = {
+    "tag_key": "tag_key",
+    "time_key": "time_key",
+    "time_format": "time_format",
+    "timezone": "timezone",
+}
 _SLICES: Final = (("%S", "1"), ("%M", "60"), ("%H", "3600"), ("%d", "86400"))
-_TABLES: Final = {"buffer": BUFFER, "parse": PARSE, "format": FORMAT, "inject": INJECT}
+_TABLES: Final = {"buffer": BUFFER, "parse": PARSE, "format": FORMAT, "inject": INJECT, "extract": EXTRACT}
 _EXTRA: Final = {
     "buffer": ("time_slice_format",),
     "parse": ("format", "types", "types_delimiter", "types_label_delimiter", "localtime", "utc"),
     "format": ("time_as_epoch",),
     "inject": ("include_time_key", "include_tag_key", "time_as_epoch", "localtime", "utc"),
+    "extract": ("time_as_epoch", "localtime", "utc"),
 }
 """What makes a section, or changes it, in a way of its own."""
 _KINDS: Final = {"buffer": "buffer", "parse": "parser", "format": "formatter"}
@@ -290,9 +297,25 @@ def _inject(section: _Section, old: Mapping[str, Directive]) -> None:
         section.only(lambda name: name not in {"time_format", "timezone"})
 
 
+def _extract(section: _Section, old: Mapping[str, Directive]) -> None:
+    _copy(section, old)
+    if _flag(old, "time_as_epoch"):
+        if not section.has("time_key"):
+            section.put("time_key", old["time_as_epoch"], "time")
+        section.put("time_type", old["time_as_epoch"], "unixtime")
+    elif "time_format" in old:
+        section.put("time_type", old["time_format"], "string")
+    zone = _zone(old)
+    if zone is not None and section.has("time_key"):
+        section.put("localtime", zone[0], _text(zone[1]))
+    if not section.has("time_key"):
+        section.only(lambda name: name == "tag_key")
+
+
 _MAKERS: Final[Mapping[str, Callable[[_Section, Mapping[str, Directive]], None]]] = {
     "buffer": _buffer,
     "parse": _parse,
     "format": _format,
     "inject": _inject,
+    "extract": _extract,
 }

@@ -1,6 +1,7 @@
 """A running pipeline: start and end in order, flush, figures.
 
-start: outputs (a secondary before its primary), filters and the rest, sources last.
+start: outputs (a secondary before its primary, and what finds its nodes before it), filters and the rest,
+sources last.
 stop: sources take no more; outputs without a buffer end; buffers flush together until the deadline;
 then everything is closed. Whatever hangs is cancelled: stop returns.
 """
@@ -12,7 +13,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Error
+from headrace.pipeline.ack import AckRouter
 from headrace.pipeline.context import of_kind
+from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.logevents import LogEvents, log_router
 from headrace.pipeline.plugin import LEVELS, Output, Plugin, Source
 
@@ -107,6 +110,14 @@ class Pipeline:
 
         await self._together([(source, source.quiesce()) for source in sources], share(0.5))
         await self._together([(source, source.stop()) for source in sources], share(0.2))
+        # What brings events back into the pipeline ends before those who take them.
+        emitting = [runner for runner in running if runner.output.emits]
+        if emitting:
+            half = (clock.now() + end) / 2
+            await self._together([(runner.output, runner.stop(half)) for runner in emitting], share(0.5) + _CLOSE_TIME)
+            await self._together([(runner.output, runner.output.stop()) for runner in emitting], share(0.3))
+            running = [runner for runner in running if not runner.output.emits]
+            others = [plugin for plugin in others if not (isinstance(plugin, Output) and plugin.emits)]
         direct = [plugin for plugin in others if plugin not in buffered]
         await self._together([(plugin, plugin.stop()) for plugin in direct], share(0.2))
         await self._together([(runner.output, runner.stop(end)) for runner in running], share(1.0) + _CLOSE_TIME)
@@ -127,6 +138,8 @@ class Pipeline:
             figures: dict[str, Any] = {"kind": plugin.kind, "type": plugin.type_, **plugin.stats()}
             if isinstance(plugin, Output) and plugin.runner is not None and plugin.runner.output is plugin:
                 figures.update(plugin.runner.stats())
+            if isinstance(plugin, Source) and isinstance(plugin.router, AckRouter):
+                figures["acks_late"] = plugin.router.late
             plugins[plugin.plugin_id] = figures
         context = self.context
         return {
@@ -164,4 +177,6 @@ class Pipeline:
 def _start_order(plugin: Plugin) -> int:
     if isinstance(plugin, Source):
         return 2
-    return 0 if isinstance(plugin, Output) else 1
+    if isinstance(plugin, Output) and plugin.emits:
+        return 1
+    return 0 if isinstance(plugin, (Output, ServiceDiscovery)) else 1

@@ -23,12 +23,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from headrace.conf.params import Configurable, enum, number, raw_section, string
+from headrace.conf.params import Configurable, enum, number, raw_section, string, time
 from headrace.pipeline.compat import hint_for as compat_hint
 from headrace.pipeline.event import Batch, Event, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from headrace.errors import Place
     from headrace.pipeline.chunk import Chunk
@@ -133,6 +133,13 @@ class Source(Plugin):
     multi_workers_ready = False
 
     label_ = string(default=None, key="@label", doc="The <label> that takes the events")
+    ack_mode = enum(
+        ("buffer", "write", "fsync", "delivery"),
+        default="buffer",
+        doc="What an answer to the sender waits for: as the buffers say, until the kernel has the events, until the "
+        "disk has them, or until every required destination has them. See docs/buffers.md",
+    )
+    ack_deadline = time(default=60.0, doc="Seconds to wait for the delivery; then the sender is told to come back")
 
     def listeners(self) -> list[ListenSpec]:
         """Return the sockets that must be open before start."""
@@ -178,6 +185,29 @@ class Parser(Plugin):
         """Yield (time in ns or None, record), or (None, None) for text that does not match."""
         raise NotImplementedError
 
+    def parse_lines(
+        self, lines: Sequence[bytes], failed: Callable[[bytes, Exception | None], Event | None]
+    ) -> list[Event]:
+        """Return the events of many texts, in their order.
+
+        failed: called with a text that has none (it does not match, has no time, or raised the error); the event that
+        it returns, if any, takes the place. A parser overrides this where many texts at once are cheaper.
+        """
+        events: list[Event] = []
+        add = events.append
+        parse = self.parse
+        for line in lines:
+            try:
+                for time, record in parse(line):
+                    if time is not None and record is not None:
+                        add((time, record))
+                    elif (instead := failed(line, None)) is not None:
+                        add(instead)
+            except Exception as error:  # noqa: BLE001 - what one text does wrong concerns no other
+                if (instead := failed(line, error)) is not None:
+                    add(instead)
+        return events
+
 
 class Formatter(Plugin):
     """A record to text."""
@@ -205,6 +235,8 @@ class Output(Plugin):
     """Parameters of <buffer> that this output sets where the configuration does not; "@type" too."""
     default_chunk_keys: ClassVar[tuple[str, ...]] = ()
     """The chunk keys of a <buffer> section without an argument."""
+    emits: ClassVar[bool] = False
+    """True: it brings events back into the pipeline, by `self.router`, and ends before the other outputs."""
     formatted_to_msgpack: ClassVar[bool] = False
     """True: `format` makes msgpack entries, so that `chunk.events()` works."""
 

@@ -7,7 +7,6 @@ be longer, up to STREAM_LIMIT, for Fluentd takes them.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,15 +14,15 @@ from headrace.conf.params import boolean, enum, integer, raw_section, section, s
 from headrace.plugins.network import NetworkSource, StreamTransport
 from headrace.plugins.network.datagrams import chomp
 from headrace.plugins.network.frames import Counted, Delimited
+from headrace.plugins.sections import parse_section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.conf.params import Problems
-    from headrace.conf.tree import Directive
     from headrace.pipeline.context import Context
     from headrace.pipeline.event import Record
-    from headrace.plugins.network.source import Groups
+    from headrace.plugins.patience import Groups
 
 STREAM_LIMIT: Final = 1 << 20
 """Bytes of a message by TCP or TLS, unless message_length_limit is larger."""
@@ -32,6 +31,7 @@ FACILITIES: Final = (
     "audit", "alert", "at", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 )  # fmt: skip
 SEVERITIES: Final = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
+_PARSE: Final = {"with_priority": "true"}
 _PRI: Final = re.compile(rb"^<([0-9]{1,9})>(.*)", re.MULTILINE)
 
 
@@ -101,13 +101,9 @@ class SyslogInput(NetworkSource):
 
     def provision(self, context: Context) -> None:
         """Make the parser."""
-        if self.parse_section is None:
-            place = self.directive
-            assert place is not None
-            given = replace(place, name="parse", args=(), values=(), block=())
-        else:
-            given = self.parse_section
-        self._parser = context.make("parser", _with_priority(given), default_type="syslog")
+        assert self.directive is not None
+        given = parse_section(self.directive, self.parse_section, "syslog", _PARSE, context.lookup)
+        self._parser = context.make("parser", given, default_type="syslog")
         self._own_pri = not getattr(self._parser, "with_priority", False)
         tags = [f"{self.tag}.{facility}.{severity}" for facility in FACILITIES for severity in SEVERITIES]
         self._tags = dict(enumerate(tags))
@@ -169,13 +165,3 @@ class SyslogInput(NetworkSource):
         if self.emit_unmatched_lines:
             record = {"unmatched_line": message.decode("utf-8", "surrogateescape"), **(extra or {})}
             groups.setdefault(f"{self.tag}.unmatched", []).append((self.context.clock.wall_ns(), record))
-
-
-def _with_priority(section: Directive) -> Directive:
-    """The parser's section with `with_priority true`, where it is syslog's own and says nothing of it."""
-    block = section.block or ()
-    kind = next((child.args[0] for child in block if child.name in {"@type", "type"} and child.args), "syslog")
-    if kind != "syslog" or any(child.name == "with_priority" for child in block):
-        return section
-    given = replace(section, name="with_priority", args=("true",), values=("true",), block=None)
-    return replace(section, block=(*block, given))

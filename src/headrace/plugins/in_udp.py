@@ -11,7 +11,7 @@ from headrace.plugins.network.payloads import PayloadSource
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
     from headrace.pipeline.event import Record
-    from headrace.plugins.network.source import Groups
+    from headrace.plugins.patience import Groups
 
 
 class UdpTransport(Configurable):

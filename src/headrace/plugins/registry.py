@@ -48,7 +48,9 @@ _PLUGINS: Final = "headrace.plugins."
 BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     "input": {
         "http": "in_http:HttpInput",
+        "forward": "in_forward:ForwardInput",
         "syslog": "in_syslog:SyslogInput",
+        "exec": "in_exec:ExecInput",
         "tcp": "in_tcp:TcpInput",
         "udp": "in_udp:UdpInput",
         "sample": "in_sample:SampleInput",
@@ -62,6 +64,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "forward": "out_forward:ForwardOutput",
         "stdout": "out_stdout:StdoutOutput",
         "null": "out_null:NullOutput",
+        "exec": "out_exec:ExecOutput",
+        "exec_filter": "out_exec_filter:ExecFilterOutput",
         "file": "out_file:FileOutput",
         "copy": "out_copy:CopyOutput",
         "relabel": "out_relabel:RelabelOutput",

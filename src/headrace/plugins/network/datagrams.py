@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.plugins.network.source import Groups, NetworkSource
+    from headrace.plugins.network.source import NetworkSource
+    from headrace.plugins.patience import Groups
 
     Datagram = tuple[bytes, str]
     """Data and the sender's address, "" where nobody asks."""
@@ -96,13 +97,13 @@ class DatagramServer:
         if not source.wants_peer:
             for data, _ in datagrams:
                 convert(data, None, groups)
-            return source.at_once(groups) if groups else None
+            return source.emitter.at_once(groups) if groups else None
         extras = {address: source.extra_now(address) for address in {address for _, address in datagrams}}
         if any(extra is None for extra in extras.values()):
             return self._take_named(datagrams)
         for data, address in datagrams:
             convert(data, extras[address], groups)
-        return source.at_once(groups) if groups else None
+        return source.emitter.at_once(groups) if groups else None
 
     async def _take_named(self, datagrams: list[Datagram]) -> None:
         source = self.source
@@ -112,7 +113,7 @@ class DatagramServer:
         groups: Groups = {}
         for data, address in datagrams:
             source.convert(data, extras[address], groups)
-        pending = source.at_once(groups)
+        pending = source.emitter.at_once(groups)
         if pending is not None:
             await pending
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.conf.params import Problems
     from headrace.pipeline.context import Context
     from headrace.pipeline.event import Record
-    from headrace.plugins.network.source import Groups
+    from headrace.plugins.patience import Groups
 
 
 class PayloadSource(NetworkSource):

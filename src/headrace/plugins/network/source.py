@@ -10,28 +10,21 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import boolean, string, time
-from headrace.errors import BufferOverflow
-from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import ListenSpec, Source
 from headrace.pipeline.throttle import Throttle
 from headrace.plugins.network.clients import Names
 from headrace.plugins.network.datagrams import DatagramServer
 from headrace.plugins.network.streams import StreamServer
+from headrace.plugins.patience import Emitter
 from headrace.plugins.transport import Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
-
     from headrace.conf.params import Problems
-    from headrace.pipeline.event import Event, Record
+    from headrace.pipeline.event import Record
     from headrace.plugins.network.clients import AllowList
     from headrace.plugins.network.frames import Frames
+    from headrace.plugins.patience import Groups
 
-    Groups = dict[str, list[Event]]
-    """Tag -> its events, in the order in which they came."""
-
-_RETRY: Final = 0.1
-"""Seconds until a full buffer is tried again."""
 SHOWN: Final = 256
 """Bytes of a message that a log line shows."""
 
@@ -86,10 +79,11 @@ class NetworkSource(Source):
     async def start(self) -> None:
         """Prepare the figures; a plugin opens its server after it."""
         context = self.context
-        self.messages = self.events = self.unmatched = self.too_long = self.refused = self.denied = self.held = 0
+        self.messages = self.unmatched = self.too_long = self.denied = 0
+        self.emitter = Emitter(self)
         self._server: StreamServer | DatagramServer | None = None
         self._names = Names(context.loop, context.clock) if self.source_hostname_key is not None else None
-        self._lines = {name: Throttle() for name in ("unmatched", "too_long", "full", "denied")}
+        self._lines = {name: Throttle() for name in ("unmatched", "too_long", "denied")}
 
     def serve_streams(self, transport: Transport, frames: Any, *, keepalive: bool, allowed: AllowList | None) -> None:
         """Take messages by TCP or TLS. frames: makes the `Frames` of a connection."""
@@ -133,86 +127,6 @@ class NetworkSource(Source):
             extra[self.source_hostname_key] = await self._names.find(address)
         return extra
 
-    def patiently(self, groups: Groups) -> Awaitable[None] | None:
-        """Emit; an awaitable when that takes time, because buffers are full or slow."""
-        batches = iter([(tag, Batch.of(events)) for tag, events in groups.items()])
-        for tag, batch in batches:
-            try:
-                pending = self.router.emit(tag, batch)
-            except BufferOverflow:
-                return self._hold(tag, batch, None, batches)
-            except Exception:  # noqa: BLE001 - the router has logged it; the connection goes on
-                self.refused += batch.count
-                continue
-            if pending is not None:
-                return self._hold(tag, batch, pending, batches)
-            self.events += batch.count
-        return None
-
-    async def _hold(
-        self, tag: str, batch: Batch, pending: Awaitable[None] | None, rest: Iterator[tuple[str, Batch]]
-    ) -> None:
-        self.held += 1
-        while True:
-            await self._persist(tag, batch, pending)
-            try:
-                tag, batch = next(rest)
-            except StopIteration:
-                return
-            pending = None
-
-    async def _persist(self, tag: str, batch: Batch, pending: Awaitable[None] | None) -> None:
-        """Emit one batch until it is taken. pending: of an attempt that was made already."""
-        while True:
-            try:
-                if pending is None:
-                    pending = self.router.emit(tag, batch)
-                if pending is not None:
-                    await pending
-            except BufferOverflow as error:
-                self.tell("full", logging.WARNING, "the buffer is full, senders are held back: %s", error.message)
-            except Exception:  # noqa: BLE001 - the router has logged it; the connection goes on
-                self.refused += batch.count
-                return
-            else:
-                self.events += batch.count
-                return
-            pending = None
-            await self.context.clock.sleep(_RETRY)
-
-    def at_once(self, groups: Groups) -> Awaitable[None] | None:
-        """Emit what there is room for, and drop the rest; an awaitable when buffers are slow."""
-        waiting: list[tuple[int, Awaitable[None]]] = []
-        for tag, events in groups.items():
-            try:
-                pending = self.router.emit(tag, Batch.of(events))
-            except BufferOverflow as error:
-                self._full(len(events), error)
-                continue
-            except Exception:  # noqa: BLE001 - the router has logged it; the socket goes on
-                self.refused += len(events)
-                continue
-            if pending is None:
-                self.events += len(events)
-            else:
-                waiting.append((len(events), pending))
-        return self._await_all(waiting) if waiting else None
-
-    async def _await_all(self, waiting: list[tuple[int, Awaitable[None]]]) -> None:
-        for count, pending in waiting:
-            try:
-                await pending
-            except BufferOverflow as error:
-                self._full(count, error)
-            except Exception:  # noqa: BLE001 - the router has logged it
-                self.refused += count
-            else:
-                self.events += count
-
-    def _full(self, count: int, error: BufferOverflow) -> None:
-        self.refused += count
-        self.tell("full", logging.WARNING, "the buffer is full, messages are dropped: %s", error.message)
-
     def tell(self, what: str, level: int, message: str, *args: object) -> None:
         """Write a line at a bounded rate."""
         self._lines[what].log(self.log, level, message, *args)
@@ -254,10 +168,10 @@ class NetworkSource(Source):
             return {}
         figures = {
             "messages": self.messages,
-            "events": self.events,
+            "events": self.emitter.events,
             "unmatched": self.unmatched,
             "too_long": self.too_long,
-            "refused": self.refused,
-            "held": self.held,
+            "refused": self.emitter.refused,
+            "held": self.emitter.held,
         }
         return figures | (self._server.stats() if self._server is not None else {})

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.event import Record
     from headrace.plugins.network.clients import AllowList
     from headrace.plugins.network.frames import Frames
-    from headrace.plugins.network.source import Groups, NetworkSource
+    from headrace.plugins.network.source import NetworkSource
+    from headrace.plugins.patience import Groups
     from headrace.plugins.transport import Transport
 
 HANDSHAKE_TIMEOUT: Final = 10.0
@@ -140,7 +141,7 @@ class StreamServer:
         convert = source.convert
         for message in messages:
             convert(message, extra, groups)
-        return source.patiently(groups) if groups else None
+        return source.emitter.patiently(groups) if groups else None
 
     def forget(self, connection: Connection) -> None:
         """A connection is over."""
