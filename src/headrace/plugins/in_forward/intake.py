@@ -1,0 +1,96 @@
+"""What a message of the Forward Protocol brings: a tag, a batch of events, the id of its chunk.
+
+A packed message stays packed. Its framing and count are checked always; its events are looked at on arrival
+with `skip_invalid_event true`, or when the first of them is unusual, else by who needs them first.
+
+The id of a chunk names the chunk wherever it is sent again from: buffers that have stored a batch with the
+same id and tag leave its repetition out (`Batch.id`). Short ids are no names: counters begin anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.pipeline.event import Batch
+from headrace.plugins.forward import entries
+from headrace.plugins.forward.entries import Refused
+from headrace.plugins.forward.messages import PACKED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.pipeline.event import Record
+    from headrace.plugins.forward.messages import Message
+
+ID_LENGTH: Final = 16
+"""Characters of the shortest option "chunk" that is taken for a name: 96 random bits in base64."""
+
+
+@dataclass(slots=True)
+class Terms:
+    """The parameters that what a message brings depends on. now: the wall clock in nanoseconds."""
+
+    now: Callable[[], int]
+    tag: str | None = None
+    tag_prefix: str | None = None
+    expanded_limit: int = entries.EXPANDED_LIMIT
+    ratio_limit: int = entries.RATIO_LIMIT
+    looks: bool = False
+    deduplicates: bool = True
+
+
+class Brought:
+    """What a message brought. left_out: entries that are no events."""
+
+    __slots__ = ("batch", "left_out", "tag")
+
+    def __init__(self, tag: str, batch: Batch, left_out: int) -> None:
+        self.tag = tag
+        self.batch = batch
+        self.left_out = left_out
+
+
+def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
+    """Check a message and make a batch of it. added: fields for each record. Raises Refused; ValueError too."""
+    if message.problem:
+        raise Refused(message.problem)
+    tag = _tag(message, terms)
+    packed = message.entries
+    if compression := message.compression:
+        packed = entries.expand(compression, packed, terms.expanded_limit, terms.ratio_limit)
+    left_out = 0
+    if message.kind == PACKED and not terms.looks and entries.is_usual(packed):
+        count = entries.count(packed, message.count)
+    else:
+        packed, count, left_out = entries.look(packed, terms.now())
+        if left_out and not count and not terms.looks:
+            raise Refused("no entry of the message is an event")
+    batch = Batch.from_packed(packed, count)
+    if added and count:
+        batch = Batch.of([(time, record | added) for time, record in batch.events()])
+    if terms.deduplicates and (chunk := message.option("chunk")) is not None:
+        batch.id = batch_id(message.tag, chunk)
+    return Brought(tag, batch, left_out)
+
+
+def _tag(message: Message, terms: Terms) -> str:
+    tag = terms.tag
+    if tag is None:
+        try:
+            tag = message.tag.decode()
+        except UnicodeDecodeError as error:
+            raise Refused(f"the tag {message.tag[:100]!r} is not UTF-8") from error
+    return tag if terms.tag_prefix is None else f"{terms.tag_prefix}.{tag}"
+
+
+def batch_id(tag: bytes, chunk: Any) -> bytes | None:
+    """The id of the batch that a chunk becomes; None for an option that is no name."""
+    if isinstance(chunk, str):
+        chunk = chunk.encode("utf-8", "surrogateescape")
+    if not isinstance(chunk, bytes) or len(chunk.strip()) < ID_LENGTH:
+        return None
+    name = blake2b(tag, digest_size=16)
+    name.update(b"\0" + chunk.strip())
+    return name.digest()
