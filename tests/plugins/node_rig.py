@@ -97,6 +97,8 @@ class Node:
         if self.shared_key is not None and not await self.greet(writer, following):
             return
         while (message := await following()) is not None:
+            if not isinstance(message, list):
+                return  # whatever it is, it is not the forward protocol
             self.messages.append(message)
             self.connections.append(number)
             if self.on_message:
