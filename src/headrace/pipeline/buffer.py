@@ -11,10 +11,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.pipeline.ack import settle
 from headrace.pipeline.chunk import GONE, IN_FLIGHT, QUEUED, STAGED, Chunk
+from headrace.pipeline.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator, Sequence
@@ -51,8 +52,11 @@ class Store(Protocol):
         """Whether a batch with this id was accepted before."""
         ...
 
-    def acknowledged(self) -> Awaitable[None] | None:
-        """None when what was written is as safe as configured, else an awaitable that ends when it is."""
+    def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:
+        """None when what was written is as safe as configured, else an awaitable that ends when it is.
+
+        fsync: whether the disk must have it, where somebody asks for another safety than the configured one.
+        """
         ...
 
     def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
@@ -85,7 +89,7 @@ class Buffer:
         self.store = store
         self.limits = limits
         self.staged: dict[object, Chunk] = {}
-        self.queued: OrderedDict[bytes, Chunk] = OrderedDict()
+        self.queued = Queue()
         self.in_flight: dict[bytes, Chunk] = {}
         self.used = 0
         """Bytes in all chunks."""
@@ -135,11 +139,11 @@ class Buffer:
     def accept_whole(self, writes: Sequence[Write]) -> None:
         """Store new chunks that are complete with one piece each, and queue them. Raises OSError: nothing is kept."""
         self.store.write(writes, None)
-        seal, queued = self.store.seal, self.queued
+        seal, queue = self.store.seal, self.queued.add
         for chunk, _data, count in writes:
             seal(chunk)
             chunk.state = QUEUED
-            queued[chunk.id] = chunk
+            queue(chunk)
             self.used += chunk.size
             self.events += count
 
@@ -160,73 +164,61 @@ class Buffer:
         self.store.seal(chunk)
         self.used += chunk.size - before
         chunk.state = QUEUED
-        self.queued[chunk.id] = chunk
+        self.queued.add(chunk)
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """Queue the chunks of an earlier run."""
         for chunk in chunks:
             chunk.state = QUEUED
-            self.queued[chunk.id] = chunk
+            self.queued.add(chunk)
             self.used += chunk.size
             self.events += chunk.count
 
     def take(self, now: float) -> Chunk | None:
         """Take the first queued chunk that is due, for a lane."""
-        for chunk in self.queued.values():
-            if chunk.due <= now:
-                self.hand_out(chunk)
-                return chunk
-        return None
+        return self._taken(self.queued.first(now))
 
     def take_in_window(self, now: float, window: int, *, probe: bool) -> Chunk | None:
         """Take a chunk with which a destination that fails is tried, one that was not tried in this window.
 
         probe: a chunk that was never tried comes first (it shows whether only its elders are bad), else last.
         """
-        second: Chunk | None = None
-        for chunk in self.queued.values():
-            if chunk.due > now or chunk.window >= window:
-                continue
-            if probe == (not chunk.attempts):
-                self.hand_out(chunk)
-                return chunk
-            second = second or chunk
-        if second is not None:
-            self.hand_out(second)
-        return second
+        queued = self.queued
+        if probe:
+            return self._taken(queued.untried() or queued.tried(now, window))
+        return self._taken(queued.tried(now, window) or queued.untried())
 
     def take_untried(self) -> Chunk | None:
         """Take the first queued chunk that was never tried."""
-        for chunk in self.queued.values():
-            if not chunk.attempts:
-                self.hand_out(chunk)
-                return chunk
-        return None
+        return self._taken(self.queued.untried())
 
-    def hand_out(self, chunk: Chunk) -> None:
+    def _taken(self, chunk: Chunk | None) -> Chunk | None:
         """Move a queued chunk to a lane."""
-        del self.queued[chunk.id]
-        chunk.state = IN_FLIGHT
-        self.in_flight[chunk.id] = chunk
+        if chunk is not None:
+            self.queued.remove(chunk)
+            chunk.state = IN_FLIGHT
+            self.in_flight[chunk.id] = chunk
+        return chunk
 
     def back(self, chunk: Chunk) -> None:
         """Put a chunk that was not delivered back at the end of the queue."""
         del self.in_flight[chunk.id]
         chunk.state = QUEUED
-        self.queued[chunk.id] = chunk
+        self.queued.add(chunk)
 
-    def remove(self, chunk: Chunk) -> None:
-        """Forget a queued or in-flight chunk: it is delivered, backed up or dropped."""
-        self.in_flight.pop(chunk.id, None)
-        self.queued.pop(chunk.id, None)
+    def remove(self, chunk: Chunk, error: BaseException | None = None) -> None:
+        """Forget a queued or in-flight chunk: it is delivered, or (error) backed up or dropped."""
+        if self.in_flight.pop(chunk.id, None) is None and chunk.id in self.queued:
+            self.queued.remove(chunk)
         self.used -= chunk.size
         self.events -= chunk.count
         self._forget(chunk)
+        if chunk.waiters is not None:
+            settle(chunk, error)
 
     def oldest(self) -> Chunk | None:
         """Return the oldest chunk that no lane has: queued, else staged."""
-        waiting = min(self.queued.values(), key=_age, default=None)
-        return waiting or next(iter(self.staged.values()), None)
+        return self.queued.oldest() or next(iter(self.staged.values()), None)
 
     def everything(self) -> Iterator[Chunk]:
         """Yield all chunks."""
@@ -236,8 +228,4 @@ class Buffer:
 
     def _forget(self, chunk: Chunk) -> None:
         chunk.state = GONE
-        self.store.purge(chunk)
-
-
-def _age(chunk: Chunk) -> int:
-    return chunk.created
+        chunk.store.purge(chunk)

@@ -10,9 +10,10 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline import codec
-from headrace.pipeline.event import unpack_events
+from headrace.pipeline.event import decoded
 
 if TYPE_CHECKING:
+    from headrace.pipeline.ack import Awaited
     from headrace.pipeline.buffer import Store
     from headrace.pipeline.event import Event
     from headrace.pipeline.placeholders import ChunkKeys, Meta
@@ -39,8 +40,8 @@ class Chunk:
         "attempts",
         "closed", "codec", "count", "created", "due", "encoder", "epoch", "failed_since", "flushing_since",
         "group", "id", "keys", "meta", "parts", "place",
-        "ragged", "secondary_attempts", "since", "size", "state", "store",
-        "window",
+        "ragged", "secondary_attempts", "since", "size", "state", "store", "turn",
+        "waiters", "window",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,10 @@ class Chunk:
         self.window = -1
         self.epoch = 0
         self.flushing_since = 0.0
+        self.turn = 0
+        """Its place in the queue."""
+        self.waiters: list[Awaited] | None = None
+        """Who waits until it is delivered."""
 
     @property
     def hex_id(self) -> str:
@@ -97,7 +102,7 @@ class Chunk:
 
     def events(self) -> list[Event]:
         """Return the events, when the chunk holds the msgpack stream. Raises ValueError when it does not."""
-        return unpack_events(self.read())
+        return decoded(self.read())
 
     def extract_placeholders(self, text: str) -> str:
         """Put the chunk's tag, fields, time slice and id into a text."""

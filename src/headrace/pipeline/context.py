@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
 from headrace.pipeline import nested
+from headrace.pipeline.ack import MODES, AckRouter
 from headrace.pipeline.compat import converted
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.files import Files
@@ -82,6 +83,7 @@ class Context:
         self.plugins: list[Plugin] = []
         """Every plugin of the pipeline in the order of making, nested ones before their owner."""
         self.sockets: Mapping[str, socket.socket] = {}
+        self.ack_routers: list[AckRouter] = []
         self.claimed: dict[str, str] = {}
         """Directory of a buffer, or file of a storage -> the plugin that owns it."""
         self.one_worker = self.settings.workers == 1
@@ -118,6 +120,8 @@ class Context:
         self._loop = loop
         self._clock = clock
         self.sockets = sockets
+        for router in self.ack_routers:
+            router.run_on(clock)
 
     def label(self, name: str, place: Place | None = None) -> Router:
         """Return the router of a label; an unknown one is reported, and one that leads nowhere returned."""
@@ -179,6 +183,9 @@ class Context:
         self._name(plugin, type_name)
         if isinstance(plugin, Source) and plugin.label_ is not None:
             plugin.router = self.label(plugin.label_, plugin.place_of("@label"))
+        if isinstance(plugin, Source) and plugin.ack_mode != "buffer":
+            plugin.router = AckRouter(plugin.router, MODES[plugin.ack_mode], plugin.ack_deadline)
+            self.ack_routers.append(plugin.router)
         if problems.broken > before:
             nested.check(self, plugin, section)
             return None

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import Error, Timeout
+from headrace.errors import BufferOverflow, Error, Timeout
 from headrace.pipeline.lanes import Lane, cancelled_from_outside
 from headrace.pipeline.plugin import Output, overrides
+from headrace.pipeline.queue import Parted
 from headrace.pipeline.retry import CLOSED, OPEN, Gate
 from headrace.pipeline.throttle import Throttle
 
@@ -75,7 +75,9 @@ class Delivery:
         self._commit_timeout = commit_timeout
         self._delayed = delays_commit(output)
         self._pending: dict[bytes, tuple[Chunk, Lane, Deadline]] = {}
-        self._parted: deque[Chunk] = deque()
+        self._parted = Parted()
+        self._bury_at = 0.0
+        """When the backup may be tried again, after it could not be written."""
         self._errors = Throttle(burst=5)
         self._burials = Throttle(burst=5)
         self._recoveries = Throttle()
@@ -112,7 +114,7 @@ class Delivery:
         if self.secondary is not None and self.gate.exhausted(now) and self.secondary_gate.opens_at <= now:
             chunk = self.buffer.take_untried()
             if chunk is not None:
-                self._parted.appendleft(chunk)
+                self._parted.put_first(chunk)
                 return self._next_parted(lane, now)
         return None
 
@@ -121,21 +123,22 @@ class Delivery:
         now = self._clock.now()
         self.gate.begin_last(now)
         self.secondary_gate.begin_last(now)
-        for chunk in (*self.buffer.queued.values(), *self._parted):
-            chunk.due = min(chunk.due, now)
+        self.buffer.queued.hurry(now)
+        self._parted.hurry(now)
+        self._bury_at = 0.0
 
     def next_moment(self) -> float:
         """When (by the clock) something that waits now may be tried; infinity when only an event can tell."""
         soonest = math.inf
         queued = self.buffer.queued
         if queued:
-            # Behind a closed gate it is the gate that counts: ten thousand chunks need not be looked at.
             closed = self.gate.step and self.gate.opens_at > self._clock.now()
-            soonest = self.gate.opens_at if closed else min(chunk.due for chunk in queued.values())
-            if self.secondary is not None and self.gate.step and any(not chunk.attempts for chunk in queued.values()):
+            soonest = self.gate.opens_at if closed else queued.next_due()
+            if self.secondary is not None and self.gate.step and queued.untried() is not None:
                 soonest = min(soonest, max(self.secondary_gate.opens_at, self.gate.exhausted_at))
-        for chunk in self._parted:
-            soonest = min(soonest, max(chunk.due, 0.0 if self.secondary is None else self.secondary_gate.opens_at))
+        if self._parted:
+            opens = self._bury_at if self.secondary is None else self.secondary_gate.opens_at
+            soonest = min(soonest, max(self._parted.next_due(), opens))
         return soonest
 
     def lost(self, lane: Lane, error: BaseException) -> None:
@@ -164,8 +167,10 @@ class Delivery:
             deadline.cancel()
             self.buffer.back(chunk)
         self._pending.clear()
-        while self._parted:
-            self.buffer.back(self._parted.popleft())
+        for chunk in self._parted.clear():
+            if self._only_backup_is_left(chunk) and self._bury(chunk):
+                continue
+            self.buffer.back(chunk)
 
     async def _deliver(self, chunk: Chunk, lane: Lane) -> None:
         chunk.attempts += 1
@@ -234,7 +239,7 @@ class Delivery:
             what = f"next try in {max(chunk.due - now, 0):.1f} s"
         if parts := hopeless or self.policy.gives_up(chunk, now):
             chunk.due = now
-            self._parted.append(chunk)
+            self._parted.add(chunk)
             what = what if hopeless else "given up"
         else:
             self.buffer.back(chunk)
@@ -243,21 +248,35 @@ class Delivery:
         log.log(self._log, logging.WARNING, message, chunk.hex_id, chunk.attempts, what, error)
 
     def _next_parted(self, lane: Lane, now: float) -> Coroutine[Any, Any, None] | None:
-        """Take a chunk for the secondary; without one, write what is due to the backup at once."""
-        for _ in range(len(self._parted)):
-            chunk = self._parted.popleft()
-            if chunk.due > now:
-                self._parted.append(chunk)
-            elif self.secondary is None or chunk.secondary_attempts < 0:
-                self._bury(chunk)
-            elif self.secondary_gate.admit(now) == CLOSED:
-                self._parted.appendleft(chunk)
-                return None
-            else:
+        """Take a chunk for the secondary, or for the backup where that is all that is left."""
+        if self.secondary is None and self._bury_at > now:
+            return None
+        while (chunk := self._parted.pop(now)) is not None:
+            if self._only_backup_is_left(chunk):
+                if self._bury_at > now:
+                    chunk.due = self._bury_at
+                    self._parted.add(chunk)
+                    continue
                 lane.chunk = chunk
-                chunk.window = self.secondary_gate.window
-                return self._to_secondary(self.secondary, chunk, lane)
+                return self._to_backup(chunk)
+            if self.secondary_gate.admit(now) == CLOSED:
+                self._parted.put_first(chunk)
+                return None
+            assert self.secondary is not None
+            lane.chunk = chunk
+            chunk.window = self.secondary_gate.window
+            return self._to_secondary(self.secondary, chunk, lane)
         return None
+
+    def _only_backup_is_left(self, chunk: Chunk) -> bool:
+        return self.secondary is None or chunk.secondary_attempts < 0
+
+    async def _to_backup(self, chunk: Chunk) -> None:
+        """Write a chunk to the backup and forget it; when that fails, keep it and try again later."""
+        if not self._bury(chunk):
+            chunk.due = self._bury_at
+            self._parted.add(chunk)
+        self._changed()
 
     async def _to_secondary(self, secondary: Output, chunk: Chunk, lane: Lane) -> None:
         chunk.secondary_attempts += 1
@@ -290,11 +309,11 @@ class Delivery:
         if is_hopeless(error) or self.policy.secondary_gives_up(chunk, now):
             chunk.secondary_attempts = -1  # only the backup is left
             chunk.due = now
-        self._parted.append(chunk)
+        self._parted.add(chunk)
         self._changed()
 
-    def _bury(self, chunk: Chunk) -> None:
-        """Write a chunk to the backup and forget it; when that fails, keep it and try again later."""
+    def _bury(self, chunk: Chunk) -> bool:
+        """Write a chunk to the backup and forget it; False when it cannot be written now."""
         if self.backup is None:
             self._burials.log(
                 self._log, logging.WARNING, "chunk %s is thrown away (disable_chunk_backup)", chunk.hex_id
@@ -305,13 +324,12 @@ class Delivery:
                 path = self.backup.write(chunk)
             except (OSError, ValueError) as error:
                 self._errors.log(self._log, logging.ERROR, "chunk %s cannot be backed up: %r", chunk.hex_id, error)
-                chunk.due = self._clock.now() + max(self.policy.wait(1), 1.0)
-                self._parted.append(chunk)
-                return
+                self._bury_at = self._clock.now() + max(self.policy.wait(1), 1.0)
+                return False
             self._burials.log(self._log, logging.WARNING, "bad chunk %s is moved to %s", chunk.hex_id, path)
             self.backed_up += chunk.count
-        self.buffer.remove(chunk)
-        self._changed()
+        self.buffer.remove(chunk, BufferOverflow(f"chunk {chunk.hex_id} was given up", kind="undelivered"))
+        return True
 
     def _note_slow(self, started: float) -> None:
         elapsed = self._clock.now() - started

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock, Deadline
     from headrace.pipeline.buffer import Write
     from headrace.pipeline.files import Files
-    from headrace.pipeline.places import Segment
     from headrace.pipeline.placeholders import ChunkKeys
+    from headrace.pipeline.places import Segment
 
 CACHE: Final = 32 << 20
 ADOPT_INTERVAL: Final = 5.0
@@ -185,7 +185,7 @@ class FileStore:
         """Whether a batch with this id was accepted before, by an earlier run too."""
         return batch_id in self._seen
 
-    def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:  # noqa: FBT001 - the hot path
+    def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:
         """None, or with `sync fsync` (or when asked for it) a future that ends when the disk has what was written."""
         if not (self._fsync if fsync is None else fsync):
             if self._fsync and self._timer is None:  # nobody waits for the disk, which has to have it all the same

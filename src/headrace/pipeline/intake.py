@@ -16,12 +16,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import BufferOverflow
+from headrace.pipeline.ack import BUFFER, DELIVERY, FSYNC, Deliveries, follow, settle
 from headrace.pipeline.chunk import STAGED, Chunk
 from headrace.pipeline.shape import UNPACKABLE, Shaper, size_of, split
 from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
 
     from headrace.pipeline.event import Batch
     from headrace.pipeline.settings import BufferSection
@@ -42,6 +43,10 @@ class Flusher(Protocol):
         """There are chunks to deliver."""
         ...
 
+    def chunk_awaited(self, chunk: Chunk) -> None:
+        """Somebody waits for the delivery of a staged chunk."""
+        ...
+
     def call_later(self, seconds: float) -> None:
         """Call `resume` in some seconds."""
         ...
@@ -50,7 +55,7 @@ class Flusher(Protocol):
 class _Waiter:
     """A batch that waits for room. `left` shrinks when it is larger than the whole buffer."""
 
-    __slots__ = ("batch", "counted", "future", "left", "rejected", "tag")
+    __slots__ = ("batch", "chunks", "counted", "future", "left", "rejected", "tag")
 
     def __init__(self, tag: str, batch: Batch, left: Pieces, rejected: Rejected) -> None:
         self.tag = tag
@@ -59,6 +64,8 @@ class _Waiter:
         self.rejected = rejected
         self.counted = 0
         """Events of it that are stored already."""
+        self.chunks: list[Chunk] = []
+        """The chunks they went to."""
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -69,9 +76,10 @@ class Intake:
     drop_oldest_chunk dropped.
     """
 
-    def __init__(self, shaper: Shaper, section: BufferSection, flusher: Flusher) -> None:
+    def __init__(self, shaper: Shaper, section: BufferSection, flusher: Flusher, *, left: Iterable[Chunk] = ()) -> None:
         self.shaper = shaper
         self.buffer = shaper.buffer
+        self.deliveries = Deliveries(left)
         self.action = section.overflow_action
         self.received = 0
         self.rejected = 0
@@ -96,7 +104,7 @@ class Intake:
 
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Take a batch; see `headrace.pipeline.plugin`. Raises BufferOverflow when it is refused."""
-        if self._waiters or batch.id is not None or self.closed:
+        if self._waiters or batch.id is not None or batch.ack or self.closed:
             return self._emit(tag, batch)
         if self._singles:
             return self._emit_singles(tag, batch)
@@ -153,7 +161,9 @@ class Intake:
             self._waiters.popleft()
             if waiter.future.done():  # whoever waited has gone
                 continue
-            _follow(self._finish(waiter.tag, waiter.batch, waiter.rejected, waiter.counted), waiter.future)
+            follow(
+                self._finish(waiter.tag, waiter.batch, waiter.rejected, waiter.chunks, waiter.counted), waiter.future
+            )
 
     def close(self) -> None:
         """Refuse what waits and what comes from now on."""
@@ -163,32 +173,59 @@ class Intake:
             if not future.done():
                 future.set_exception(_shutting_down())
 
+    def give_up(self) -> None:
+        """Tell those who wait for a delivery that it comes later, if at all: the process ends."""
+        for chunk in self.buffer.everything():
+            if chunk.waiters is not None:
+                settle(chunk, _shutting_down())
+
     def _emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         if self.closed:
             raise _shutting_down()
-        if batch.id is not None and self.buffer.store.seen(batch.id):
-            return self.buffer.store.acknowledged()
+        if batch.id is not None and self._is_repeated(batch.id):
+            return self.deliveries.again(batch.id) if batch.ack == DELIVERY else self._safe(batch.ack)
         rejected: Rejected = []
         pieces = self.shaper.pieces(tag, batch, rejected)
         if not self._waiters:
             try:
-                self._store(pieces, batch.id)
+                chunks = self._store(pieces, batch.id)
             except BufferOverflow as error:
                 self._note_overflow(error)
                 if self.action != "block":
                     raise
             else:
-                return self._finish(tag, batch, rejected)
+                return self._finish(tag, batch, rejected, chunks)
         waiter = _Waiter(tag, batch, pieces, rejected)
         self._waiters.append(waiter)
         if size_of(pieces) > self.buffer.limits.total:
             self.resume()  # it goes in by parts, the first of them now
         return waiter.future
 
-    def _finish(self, tag: str, batch: Batch, rejected: Rejected, counted: int = 0) -> Awaitable[None] | None:
+    def _is_repeated(self, batch_id: bytes) -> bool:
+        return self.buffer.store.seen(batch_id) and not self.deliveries.forgives(batch_id)
+
+    def _safe(self, ack: int) -> Awaitable[None] | None:
+        """What ends when everything stored is as safe as a batch wants it."""
+        return (
+            self.buffer.store.acknowledged()
+            if ack in {BUFFER, DELIVERY}
+            else self.buffer.store.acknowledged(ack == FSYNC)
+        )
+
+    def _awaited(self, chunks: list[Chunk], batch_id: bytes | None) -> Awaitable[None] | None:
+        """What ends when the chunks are delivered; those that grow are queued before their time."""
+        waiting = self.deliveries.wait(chunks, batch_id)
+        for chunk in chunks:
+            if chunk.state == STAGED:
+                self._flusher.chunk_awaited(chunk)
+        return waiting
+
+    def _finish(
+        self, tag: str, batch: Batch, rejected: Rejected, chunks: list[Chunk], counted: int = 0
+    ) -> Awaitable[None] | None:
         """Count a stored batch, and send what was wrong in it on its way."""
         self.received += batch.count - counted
-        safe = self.buffer.store.acknowledged()
+        safe = self._awaited(chunks, batch.id) if batch.ack == DELIVERY else self._safe(batch.ack)
         if not rejected:
             return safe
         self.rejected += len(rejected)
@@ -198,8 +235,8 @@ class Intake:
             waits.append(safe)
         return _all(waits)
 
-    def _store(self, pieces: Pieces, batch_id: bytes | None) -> None:
-        """Find room for the pieces and store them, or raise BufferOverflow and keep nothing."""
+    def _store(self, pieces: Pieces, batch_id: bytes | None) -> list[Chunk]:
+        """Find room for the pieces, store them and return their chunks, or raise BufferOverflow and keep nothing."""
         size = size_of(pieces)
         if not self.buffer.room(size):
             self._make_room(size)
@@ -212,6 +249,7 @@ class Intake:
                 self._flusher.call_later(DISK_RETRY)
             raise BufferOverflow(f"the buffer cannot be written: {error}") from error
         self._settle(plan, full)
+        return [write[0] for write in plan.writes]
 
     def _settle(self, plan: Plan, full: list[Chunk]) -> None:
         """Bring the chunks of a stored plan to their places."""
@@ -251,7 +289,9 @@ class Intake:
             self.discarded += oldest.count
             message = "the buffer is full: dropping the oldest chunk %s with %d events"
             self.overflows.log(self._log, logging.WARNING, message, oldest.hex_id, oldest.count)
-            buffer.remove(oldest)
+            buffer.remove(
+                oldest, BufferOverflow(f"chunk {oldest.hex_id} was dropped for newer ones", kind="undelivered")
+            )
         if buffer.room(size):
             return
         if not buffer.queued and not buffer.in_flight:
@@ -268,19 +308,19 @@ class Intake:
     def _admit(self, waiter: _Waiter) -> None:
         """Store a waiting batch; one larger than the whole buffer goes in as far as there is room."""
         batch_id = waiter.batch.id
-        if batch_id is not None and self.buffer.store.seen(batch_id):  # its repetition was let in meanwhile
+        if batch_id is not None and self._is_repeated(batch_id):  # its repetition was let in meanwhile
             return
         total = self.buffer.limits.total
         while size_of(waiter.left) > total:
             part, rest = split(waiter.left, total - self.buffer.used)
             if not part:
                 self._make_room(total)
-            self._store(part, None)
+            waiter.chunks += self._store(part, None)
             stored = sum(item.number for _meta, items in part.values() for item in items)
             waiter.counted += stored
             self.received += stored
             waiter.left = rest
-        self._store(waiter.left, batch_id)
+        waiter.chunks += self._store(waiter.left, batch_id)
 
 
 def _shutting_down() -> BufferOverflow:
@@ -291,24 +331,5 @@ def _all(waits: list[Awaitable[None]]) -> Awaitable[None] | None:
     if len(waits) < 2:
         return waits[0] if waits else None
     done = asyncio.get_running_loop().create_future()
-    _follow(asyncio.gather(*waits), done)
+    follow(asyncio.gather(*waits), done)
     return done
-
-
-def _follow(source: Awaitable[object] | None, target: asyncio.Future[None]) -> None:
-    """End `target` as `source` ends."""
-    if source is None:
-        target.set_result(None)
-        return
-
-    def done(ended: asyncio.Future[object]) -> None:
-        if target.done():
-            return
-        if ended.cancelled():
-            target.cancel()
-        elif (error := ended.exception()) is not None:
-            target.set_exception(error)
-        else:
-            target.set_result(None)
-
-    asyncio.ensure_future(source).add_done_callback(done)

@@ -103,7 +103,7 @@ class MemoryStore:
         """Whether a batch with this id was accepted before."""
         return batch_id in self._seen
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, fsync: bool | None = None) -> None:
         """Return None: memory is as safe as it gets."""
         return
 

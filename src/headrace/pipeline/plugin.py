@@ -23,7 +23,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from headrace.conf.params import Configurable, enum, number, raw_section, string, time
+from headrace.conf.params import Configurable, enum, number, raw_section, string
+from headrace.conf.params import time as time_
 from headrace.pipeline.compat import hint_for as compat_hint
 from headrace.pipeline.event import Batch, Event, Record
 
@@ -139,7 +140,7 @@ class Source(Plugin):
         doc="What an answer to the sender waits for: as the buffers say, until the kernel has the events, until the "
         "disk has them, or until every required destination has them. See docs/buffers.md",
     )
-    ack_deadline = time(default=60.0, doc="Seconds to wait for the delivery; then the sender is told to come back")
+    ack_deadline = time_(default=60.0, doc="Seconds to wait for the delivery; then the sender is told to come back")
 
     def listeners(self) -> list[ListenSpec]:
         """Return the sockets that must be open before start."""

@@ -183,13 +183,15 @@ def _build(filters: Sequence[Filter], last: Route) -> Route:
         return last
 
     def through(tag: str, batch: Batch) -> Awaitable[None] | None:
-        name = batch.id
+        name, ack = batch.id, batch.ack
         for plugin in filters:
             batch = plugin.filter_batch(tag, batch)
             if not batch.count:
                 return None
         if name is not None:
             batch.id = name
+        if ack:
+            batch.ack = ack
         return last(tag, batch)
 
     return through

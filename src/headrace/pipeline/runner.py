@@ -22,6 +22,7 @@ from headrace.pipeline.plugin import LEVELS, Output, overrides
 from headrace.pipeline.retry import RetryPolicy
 from headrace.pipeline.settings import BufferSection, configured, with_defaults
 from headrace.pipeline.shape import Shaper
+from headrace.pipeline.staging import Staging
 from headrace.pipeline.stats import runner_stats
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Runner:
     intake: Intake
     delivery: Delivery
     lanes: Lanes
+    staging: Staging
 
     def __init__(self, output: Output, section: BufferSection, context: Context) -> None:
         self.output = output
@@ -56,13 +58,8 @@ class Runner:
         """Events that an earlier run left in the buffer."""
         self.lost = 0
         """Events that were still in memory at the end."""
-        self._due_timer: Deadline | None = None
-        self._due_at = math.inf
-        self._held = False
-        """Chunks are due, but the queue was too long for them."""
         self._try_timer: Deadline | None = None
         self._try_at = math.inf
-        self._mode = section.effective_mode
 
     def check_placeholders(self, plugin: Output) -> None:
         """Report what the parameters of the output, or of its secondary, name and no chunk key provides."""
@@ -83,7 +80,8 @@ class Runner:
         self.buffer.restore(left)
         self.restored = self.buffer.events
         shaper = Shaper(output, section, self.buffer, now=clock.now, wall_ns=clock.wall_ns)
-        self.intake = Intake(shaper, section, self)
+        self.intake = Intake(shaper, section, self, left=left)
+        self.staging = Staging(self.buffer, section, clock, self.chunks_queued)
         self.delivery = Delivery(
             output,
             self.buffer,
@@ -129,9 +127,11 @@ class Runner:
 
     def chunk_staged(self, chunk: Chunk) -> None:
         """Set the timer that queues a new chunk."""
-        due = self._due(chunk)
-        if due < self._due_at:
-            self._arm_due(due)
+        self.staging.add(chunk)
+
+    def chunk_awaited(self, chunk: Chunk) -> None:
+        """Queue a staged chunk as soon as a lane can take it."""
+        self.staging.hurry(chunk)
 
     def chunks_queued(self) -> None:
         """Wake as many lanes as there is work for."""
@@ -163,53 +163,14 @@ class Runner:
         work = self.delivery.next(lane)
         if work is None:
             self._arm_try()
-        elif self._held:
-            self._queue_due()
+        elif self.staging.held:
+            self.staging.run()
         return work
 
     def _changed(self) -> None:
         if self.intake.waiting:
             self.intake.resume()
         self.lanes.wake(len(self.buffer.queued) + self.delivery.parted)
-
-    def _due(self, chunk: Chunk) -> float:
-        """When (by the clock) a staged chunk must be queued."""
-        section, clock = self.section, self.context.clock
-        due = math.inf
-        if self._mode == "interval":
-            due = chunk.since + section.flush_interval
-        if chunk.meta.timekey is not None and self.keys.timekey is not None:
-            end = chunk.meta.timekey + self.keys.timekey + section.timekey_wait
-            due = min(due, clock.now() + max(end - clock.wall_ns() / 1e9, 0.0))
-        return due
-
-    def _arm_due(self, due: float) -> None:
-        now = self.context.clock.now()
-        wait = max(due - now, self.section.flush_thread_interval or 0.0, 0.0)
-        self._due_at = now + wait
-        if self._due_timer is None:
-            self._due_timer = self.context.clock.deadline(wait, self._queue_due)
-        else:
-            self._due_timer.reschedule(wait)
-
-    def _queue_due(self) -> None:
-        """Queue the staged chunks whose time has come, as long as the queue is short."""
-        self._due_at = math.inf
-        self._held = False
-        now = self.context.clock.now()
-        soonest = math.inf
-        for chunk in list(self.buffer.staged.values()):
-            due = self._due(chunk)
-            if due > now + 1e-6:
-                soonest = min(soonest, due)
-            elif len(self.buffer.queued) < self.section.queued_limit:
-                self.buffer.seal(chunk)
-            else:
-                self._held = True
-        if soonest < math.inf:
-            self._arm_due(soonest)
-        if self.buffer.queued:
-            self.chunks_queued()
 
     def _arm_try(self) -> None:
         """Wake the lanes at the next moment at which something may be tried."""
@@ -246,13 +207,15 @@ class Runner:
             self.flush()
             self.delivery.begin_last()
             self.lanes.wake_all()
-        while clock.now() < deadline and (self.lanes.busy or (flushing and self._flushable())):
+        # Without flush_at_shutdown too: what is sent and acknowledged in time need not be sent again.
+        while clock.now() < deadline and (self.lanes.busy or self.delivery.pending or (flushing and self._flushable())):
             await clock.sleep(min(_POLL, max(deadline - clock.now(), 0.001)))
         await self.lanes.stop()
         self.delivery.take_back()
-        for timer in (self._due_timer, self._try_timer):
-            if timer is not None:
-                timer.cancel()
+        self.staging.close()
+        if self._try_timer is not None:
+            self._try_timer.cancel()
+        self.intake.give_up()
         store = self.buffer.store
         if not store.persistent and self.buffer.events:
             self.lost = self.buffer.events

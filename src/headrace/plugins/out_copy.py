@@ -7,6 +7,10 @@ after all stores had their turn; a source that sends the batch again then reache
 `ignore_if_prev_success` asks whether the store before took the batch: into its buffer, or, where it has none, to
 its destination. What becomes of a buffered chunk later is that store's matter: <secondary> is the way to another
 destination then.
+
+Where a source has `ack_mode delivery`, its answer waits until all required stores have delivered: those without
+`ignore_error`. One that another store stands in for (ignore_if_prev_success) is required too: the other gets the
+batch when it is given up.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import boolean, enum, raw_section
 from headrace.errors import ConfError
+from headrace.pipeline.ack import BUFFER, DELIVERY
 from headrace.pipeline.event import Batch, pack_value, unpack_value
 from headrace.pipeline.plugin import Output
 from headrace.pipeline.throttle import Throttle
@@ -47,6 +52,7 @@ class _Store:
         self.output = output
         self.ignores_errors = IGNORE_ERROR in arguments
         self.is_fallback = IF_NOT_PREVIOUS in arguments
+        self.required = not self.ignores_errors
         self.errors = Throttle()
 
 
@@ -94,6 +100,8 @@ class CopyOutput(Output):
             output = context.make("output", directive, router=self.router)
             if output is not None:
                 self._stores.append(_Store(output, arguments))
+        for store, following in zip(self._stores, self._stores[1:], strict=False):
+            store.required = store.required or following.is_fallback
         if not self._stores:
             raise ConfError("no <store> can be used", self.place)
         self._copy = _COPIES.get("shallow" if self.deep_copy else self.copy_mode)
@@ -126,6 +134,8 @@ class CopyOutput(Output):
             turn.taken = False
             return
         try:
+            if batch.ack == DELIVERY and not store.required:
+                batch = batch.with_ack(BUFFER)
             waiting = store.output.emit(tag, self._copied(batch))
         except Exception as error:  # noqa: BLE001 - a store's error is its own
             self._failed(store, error, turn)
@@ -160,6 +170,7 @@ class CopyOutput(Output):
         one = self._copy
         made = Batch.of([(time, one(record)) for time, record in batch.events()])
         made.id = batch.id
+        made.ack = batch.ack
         return made
 
     def stats(self) -> dict[str, Any]:
