@@ -10,10 +10,10 @@ same id and tag leave its repetition out (`Batch.id`). Short ids are no names: c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from headrace.pipeline.event import Batch
+from headrace.plugins.chunk_names import batch_id
 from headrace.plugins.forward import entries
 from headrace.plugins.forward.entries import Refused
 from headrace.plugins.forward.messages import PACKED
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.event import Record
     from headrace.plugins.forward.messages import Message
-
-ID_LENGTH: Final = 16
-"""Characters of the shortest option "chunk" that is taken for a name: 96 random bits in base64."""
 
 
 @dataclass(slots=True)
@@ -71,7 +68,8 @@ def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
     if added and count:
         batch = Batch.of([(time, record | added) for time, record in batch.events()])
     if terms.deduplicates and (chunk := message.option("chunk")) is not None:
-        batch.id = batch_id(message.tag, chunk)
+        name = chunk.encode("utf-8", "surrogateescape") if isinstance(chunk, str) else chunk
+        batch.id = batch_id(message.tag, name) if isinstance(name, bytes) else None
     return Brought(tag, batch, left_out)
 
 
@@ -83,14 +81,3 @@ def _tag(message: Message, terms: Terms) -> str:
         except UnicodeDecodeError as error:
             raise Refused(f"the tag {message.tag[:100]!r} is not UTF-8") from error
     return tag if terms.tag_prefix is None else f"{terms.tag_prefix}.{tag}"
-
-
-def batch_id(tag: bytes, chunk: Any) -> bytes | None:
-    """The id of the batch that a chunk becomes; None for an option that is no name."""
-    if isinstance(chunk, str):
-        chunk = chunk.encode("utf-8", "surrogateescape")
-    if not isinstance(chunk, bytes) or len(chunk.strip()) < ID_LENGTH:
-        return None
-    name = blake2b(tag, digest_size=16)
-    name.update(b"\0" + chunk.strip())
-    return name.digest()

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BufferOverflow, Error, HttpError
 from headrace.pipeline.event import Batch
 from headrace.pipeline.throttle import Throttle
+from headrace.plugins.chunk_names import batch_id
 from headrace.plugins.in_http import answers
 from headrace.plugins.in_http.body import FORMATS, bad, expand
 from headrace.plugins.in_http.form import Parameters, parse_multipart, parse_urlencoded
-from headrace.plugins.in_http.plan import FORM, MULTIPART, query_time
+from headrace.plugins.in_http.plan import CHUNK, FORM, MULTIPART, query_time
 from headrace.plugins.in_http.times import timed
 
 if TYPE_CHECKING:
@@ -149,8 +150,11 @@ class RequestHandler:
                 record.update(added)
         if not events:
             return None
+        batch = Batch(events, None, len(events))
+        if plan.named:
+            batch.id = batch_id(plan.tag.encode("utf-8", "surrogateescape"), exchange.head.header(CHUNK) or b"")
         try:
-            pending = self._emit(plan.tag, Batch(events, None, len(events)))
+            pending = self._emit(plan.tag, batch)
         except Error as error:
             raise _as_status(error) from error
         self.events += len(events)

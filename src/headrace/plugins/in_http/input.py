@@ -66,6 +66,12 @@ class HttpInput(Source):
     )
     cors_allow_credentials = boolean(default=False, doc="Allow credentials in requests of those origins")
     dump_error_log = boolean(default=True, doc="Log refused requests (at a bounded rate)")
+    deduplicate = boolean(
+        default=True,
+        doc="Leave out a body whose name (X-Headrace-Chunk, sent by headrace's http output) and tag each output of the "
+        "way has in its buffer already, or had among the last 65,536, and answer as if it were new. With `@type file` "
+        "buffers also across a restart",
+    )
     blocking_timeout = time(
         default=0.5, deprecated="it has no effect: nothing here waits in intervals", doc="No effect"
     )
@@ -129,6 +135,7 @@ class HttpInput(Source):
             add_query_params=self.add_query_params,
             cors=None if origins is None else Cors(origins, credentials=self.cors_allow_credentials),
             parsed=self._parser is not None,
+            deduplicates=self.deduplicate,
             answer=answer,
         )
         default = self._default

@@ -6,6 +6,7 @@ Clients on kept connections send the same head again and again, so plans are kep
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from headrace.plugins.in_http.cors import Cors
 
     Decode = Callable[[bytes], list[Record]]
+
+CHUNK: Final = b"x-headrace-chunk"
+"""The field in which a headrace names the chunk that is the body: 16 bytes in hexadecimal."""
+_CHUNK_LINE: Final = re.compile(rb"\r\nX-Headrace-Chunk: [0-9a-f]{32}(?=\r\n)")
+_CHUNK_NAME: Final = re.compile(rb"[0-9a-f]{32}", re.IGNORECASE)
+_DEDUPES: Final = b"Headrace-Dedupe: 1\r\n"
 
 KEPT_HEADS: Final = 512
 KEPT_SIZE: Final = 1024
@@ -46,7 +53,7 @@ class Options:
     """The parameters of the source that a plan depends on.
 
     answer: status, fields and body of a request that succeeded. parsed: a <parse> section decides the
-    format, not the Content-Type.
+    format, not the Content-Type. deduplicates: chunks that have a name are kept once.
     """
 
     tag_prefix: str = ""
@@ -54,6 +61,7 @@ class Options:
     add_query_params: bool = False
     cors: Cors | None = None
     parsed: bool = False
+    deduplicates: bool = False
     answer: tuple[int, bytes, bytes] = (200, answers.TEXT, b"")
 
 
@@ -64,6 +72,7 @@ class Plan:
     tag: of its events. decode: the whole body is in this format; None: a form, parameters alone, or
     what <parse> reads. coding: Content-Encoding. time: from the query, in nanoseconds. added: fields for
     each record. forwarded: the first address of X-Forwarded-For. fields: header lines of every answer.
+    named: the request names the chunk that is its body.
     kept, closing: the answer when all is well. final: an answer that needs no body (kept, closing, body).
     """
 
@@ -80,6 +89,7 @@ class Plan:
     kept: bytes = b""
     closing: bytes = b""
     body: bytes = b""
+    named: bool = False
     final: bool = False
 
 
@@ -90,14 +100,25 @@ class Planner:
         self._options = options
         self.kept: dict[bytes, Plan] = {}
         """Plans by the bytes of their head."""
+        self._named: dict[bytes, Plan] = {}
+        """Those of requests that name their chunk, by the head without the name."""
 
     def plan(self, head: RequestHead) -> Plan:
         """Work out the plan of a head that is not in `kept`. Raises HttpError 400 for a tag that is not UTF-8."""
-        plan = self._make(head)
-        if len(head.raw) <= KEPT_SIZE:
-            if len(self.kept) >= KEPT_HEADS:
-                self.kept.clear()
-            self.kept[head.raw] = plan
+        raw = head.raw
+        named = self._options.deduplicates and _CHUNK_NAME.fullmatch(head.header(CHUNK) or b"") is not None
+        if named:
+            # Every chunk has another name: heads are kept without it.
+            raw, found = _CHUNK_LINE.subn(b"", raw, 1)
+            known = self._named.get(raw) if found else None
+            if known is not None:
+                return known
+        plan = self._make(head, named=named)
+        if len(raw) <= KEPT_SIZE and not (named and raw == head.raw):
+            kept = self._named if named else self.kept
+            if len(kept) >= KEPT_HEADS:
+                kept.clear()
+            kept[raw] = plan
         return plan
 
     def cors_fields(self, head: RequestHead) -> bytes:
@@ -105,7 +126,7 @@ class Planner:
         cors = self._options.cors
         return b"" if cors is None else cors.fields(head.header(b"origin")) or b""
 
-    def _make(self, head: RequestHead) -> Plan:
+    def _make(self, head: RequestHead, *, named: bool = False) -> Plan:
         options = self._options
         if head.method == b"OPTIONS":
             return self._preflight(head)
@@ -127,6 +148,9 @@ class Planner:
         forwarded = head.header_all(b"x-forwarded-for")
         if forwarded:
             plan.forwarded = _text(forwarded[0].split(b",")[0].strip())
+        plan.named = named
+        if named:
+            plan.fields += _DEDUPES
         status, fields, plan.body = options.answer
         size = None if status == 204 else len(plan.body)
         plan.kept = answers.head(status, fields + plan.fields, size, keep_alive=True)
@@ -154,6 +178,8 @@ class Planner:
         added: dict[str, Any] = {}
         if self._options.add_http_headers:
             for name, value in head.headers():
+                if name.lower() == CHUNK:
+                    continue
                 key = "HTTP_" + _upper(name)
                 text = _text(value)
                 before = added.get(key)
