@@ -63,7 +63,7 @@ async def serve(spec, report):
     pipeline = build_pipeline(tree, lookup=lookup, problems=problems, settings=settings, files=files)
     problems.raise_first()
     loop = asyncio.get_running_loop()
-    sockets = {one.address: _open(one) for one in pipeline.listens}
+    sockets = {one.key: _open(one) for one in pipeline.listens}
     stop = loop.create_future()
     loop.add_signal_handler(signal.SIGTERM, lambda: stop.done() or stop.set_result(None))
     loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(files, "on", not files.on))
