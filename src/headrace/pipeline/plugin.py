@@ -199,9 +199,9 @@ class Parser(Plugin):
         parse = self.parse
         for line in lines:
             try:
-                for time, record in parse(line):
-                    if time is not None and record is not None:
-                        add((time, record))
+                for moment, record in parse(line):
+                    if moment is not None and record is not None:
+                        add((moment, record))
                     elif (instead := failed(line, None)) is not None:
                         add(instead)
             except Exception as error:  # noqa: BLE001 - what one text does wrong concerns no other

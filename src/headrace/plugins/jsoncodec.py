@@ -19,12 +19,15 @@ import base64
 import json
 import math
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 import orjson
 
 from headrace.pipeline.event import NS, EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REPLACE: Final = "replace"
 REJECT: Final = "reject"
@@ -54,6 +57,18 @@ def decode(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return _decode_slowly(text)
+
+
+def decode_many(texts: Sequence[bytes]) -> list[Any] | None:
+    """The values of many texts, or None when one of them needs `decode`: it is no JSON, or has a huge integer."""
+    plain = b" ".join(texts).translate(_DIGITS_AS_ZERO)
+    if _NINETEEN in plain and (_TWENTY in plain or _MINUS_NINETEEN in plain):
+        return None
+    loads = orjson.loads
+    try:
+        return [loads(text) for text in texts]
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _decode_slowly(text: bytes) -> Any:

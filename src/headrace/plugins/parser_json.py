@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.conf.params import enum, integer
-from headrace.plugins.jsoncodec import decode
+from headrace.plugins.jsoncodec import decode, decode_many
 from headrace.plugins.parsing import RecordParser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from headrace.conf.params import Problems
     from headrace.conf.tree import Directive
+    from headrace.pipeline.event import Event
     from headrace.plugins.parsing import Parsed
 
 
@@ -47,3 +50,33 @@ class JsonParser(RecordParser):
         if type(value) is dict:
             return [self.event(value)]
         return records_of(value, self) if type(value) is list else [(None, None)]
+
+    def parse_lines(
+        self, lines: Sequence[bytes], failed: Callable[[bytes, Exception | None], Event | None]
+    ) -> list[Event]:
+        """Parse many texts; when all are plain objects, which is the rule, without a call of `read` for each."""
+        values = decode_many(lines) if self.timeout is None else None
+        if values is None:
+            return super().parse_lines(lines, failed)
+        key, event = self.time_key, self.event
+        events: list[Event] = []
+        add = events.append
+        estimate, plain = self.estimate_current_event, not self._converts
+        now = self._now()
+        for line, value in zip(lines, values, strict=True):
+            if estimate and plain and type(value) is dict and key not in value:
+                add((now, value))
+                continue
+            try:
+                found = [event(value)] if type(value) is dict else self.read(line)
+            except Exception as error:  # noqa: BLE001 - what one line does wrong concerns no other
+                instead = failed(line, error)
+                if instead is not None:
+                    add(instead)
+                continue
+            for time, record in found:
+                if time is not None and record is not None:
+                    add((time, record))
+                elif (instead := failed(line, None)) is not None:
+                    add(instead)
+        return events

@@ -8,6 +8,9 @@ from headrace.conf.params import boolean, string
 from headrace.pipeline.plugin import Parser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.pipeline.event import Event
     from headrace.plugins.parsing import Parsed
 
 
@@ -21,3 +24,12 @@ class NoneParser(Parser):
         """One record."""
         now = self.context.clock.wall_ns() if self.estimate_current_event else None
         return [(now, {self.message_key: text.decode("utf-8", "surrogateescape")})]
+
+    def parse_lines(
+        self, lines: Sequence[bytes], failed: Callable[[bytes, Exception | None], Event | None]
+    ) -> list[Event]:
+        """One record for each line; all are of the same moment."""
+        if not self.estimate_current_event:
+            return super().parse_lines(lines, failed)
+        now, key = self.context.clock.wall_ns(), self.message_key
+        return [(now, {key: line.decode("utf-8", "surrogateescape")}) for line in lines]
