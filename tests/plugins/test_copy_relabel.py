@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from headrace.errors import BufferOverflow
-from headrace.pipeline.event import Batch
+from headrace.pipeline.event import Batch, derived_id
 from headrace.pipeline.plugin import Output
 from headrace.plugins.out_copy import CopyOutput
 from headrace.testing.pipelines import Kit, settle
@@ -67,7 +67,8 @@ async def test_copies(lines, outer, inner):
     assert first.records == second.records == [record]
     assert (first.records[0] is second.records[0]) is outer
     assert (first.records[0]["a"] is second.records[0]["a"]) is inner
-    assert first.ids == second.ids == [b"name"]
+    assert first.ids == [b"name"]
+    assert second.ids == [derived_id(b"name", b"copy 1")]
     await kit.stop()
 
 

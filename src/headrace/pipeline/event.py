@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import struct
 from contextlib import suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -297,6 +298,17 @@ def decoded(data: bytes) -> list[Event]:
         events, refused = salvage_events(data)
     _refused.log(_log, logging.WARNING, "%d entries of a packed stream are no events and are left out", refused)
     return events
+
+
+def derived_id(batch_id: bytes, branch: bytes) -> bytes:
+    """The id of what becomes of a batch on one branch of its way, the same whenever the batch is sent again.
+
+    Where a batch is emitted on more than once (to several stores, under several tags) each of them needs an id of
+    its own: an output at which two branches meet would take the second for a repetition of the first.
+    """
+    made = blake2b(batch_id, digest_size=16)
+    made.update(branch)
+    return made.digest()
 
 
 class Batch:

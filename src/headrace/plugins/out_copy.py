@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.conf.params import boolean, enum, raw_section
 from headrace.errors import ConfError
 from headrace.pipeline.ack import BUFFER, DELIVERY
-from headrace.pipeline.event import Batch, pack_value, unpack_value
+from headrace.pipeline.event import Batch, derived_id, pack_value, unpack_value
 from headrace.pipeline.plugin import Output
 from headrace.pipeline.throttle import Throttle
 
@@ -136,7 +136,7 @@ class CopyOutput(Output):
         try:
             if batch.ack == DELIVERY and not store.required:
                 batch = batch.with_ack(BUFFER)
-            waiting = store.output.emit(tag, self._copied(batch))
+            waiting = store.output.emit(tag, self._copied(batch, store))
         except Exception as error:  # noqa: BLE001 - a store's error is its own
             self._failed(store, error, turn)
             return
@@ -164,13 +164,19 @@ class CopyOutput(Output):
         elif turn.failure is None:
             turn.failure = error
 
-    def _copied(self, batch: Batch) -> Batch:
-        if self._copy is None:
+    def _copied(self, batch: Batch, store: _Store) -> Batch:
+        """What a store gets: the batch, a copy of it, or one with an id of its own."""
+        if self._copy is not None:
+            one = self._copy
+            made = Batch.of([(time, one(record)) for time, record in batch.events()])
+            made.ack = batch.ack
+        elif batch.id is None or store is self._stores[0]:
             return batch
-        one = self._copy
-        made = Batch.of([(time, one(record)) for time, record in batch.events()])
-        made.id = batch.id
-        made.ack = batch.ack
+        else:
+            made = batch.with_ack(batch.ack)
+        if batch.id is not None:
+            number = self._stores.index(store)
+            made.id = derived_id(batch.id, b"copy %d" % number) if number else batch.id
         return made
 
     def stats(self) -> dict[str, Any]:

@@ -542,3 +542,47 @@ def test_old_parameters_are_taken_with_a_notice():
 
 def test_secrets_do_not_show():
     assert "secret" not in json.dumps(problems_of(conf(secured())))
+
+
+MEETING = """@type copy
+<store>
+  @type relabel
+  @label @ONE
+</store>
+<store>
+  @type relabel
+  @label @TWO
+</store>
+</match>
+<label @ONE>
+<match **>
+  @type relabel
+  @label @END
+</match>
+</label>
+<label @TWO>
+<match **>
+  @type relabel
+  @label @END
+</match>
+</label>
+<label @END>
+<match **>
+  @type script
+  <buffer>
+    flush_mode immediate
+  </buffer>
+</match>
+</label>
+<match never>
+@type null"""
+
+
+async def test_branches_that_meet_again_do_not_take_each_other_for_repetitions():
+    async with forward(match=MEETING) as rig, client(rig.port) as peer:
+        for _ in range(3):
+            await peer.send(packed(1, chunk=IDS[0]))
+            await peer.ack()
+        await rig.until(lambda: len(rig.of(Script).got) >= 2)
+        await asyncio.sleep(0.05)
+        assert rig.of(Script).got == [{"n": 1}] * 2
