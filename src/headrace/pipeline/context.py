@@ -52,7 +52,8 @@ class Settings:
     """What the process tells a pipeline; <system> may change it.
 
     root_dir: where plugins with an `@id` keep their data. dir_mode, file_mode: permissions of what is made.
-    stdout_fd: where plugins print; the log's descriptor when the process has a log file.
+    stdout_fd: where plugins print; the log's descriptor when the process has a log file. size_metrics: bytes are
+    counted too where monitor_agent counts events.
     """
 
     worker_id: int = 0
@@ -63,6 +64,9 @@ class Settings:
     file_mode: int = 0o644
     stdout_fd: int = 1
     log_level: str = "info"
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What monitor_agent tells of the process: config_path, pid_file, plugin_dirs, log_path."""
+    size_metrics: bool = False
     backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
 
 

@@ -69,6 +69,8 @@ class Delivery:
         self.retries = 0
         self.failures = 0
         self.slow = 0
+        self.flush_time = 0.0
+        """Seconds that deliveries took."""
         self._log = output.log
         self._changed = changed
         self._clock = clock
@@ -333,6 +335,7 @@ class Delivery:
 
     def _note_slow(self, started: float) -> None:
         elapsed = self._clock.now() - started
+        self.flush_time += elapsed
         if elapsed > self.output.slow_flush_log_threshold:
             self.slow += 1
             message = "a flush took %.1f s, longer than slow_flush_log_threshold"

@@ -131,6 +131,14 @@ class Router:
         """Whether an output takes this tag."""
         return self._find(tag)[1] is not None
 
+    def taker_of(self, tag: str) -> Collector | None:
+        """The output that takes a tag."""
+        return self._find(tag)[1]
+
+    def reroute(self) -> None:
+        """Work out anew where tags lead: methods of plugins were replaced."""
+        self._forget()
+
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Send a batch on its way; see `headrace.pipeline.plugin` for what comes back.
 

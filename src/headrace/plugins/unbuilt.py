@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 _NAMES: Final[Mapping[str, str]] = {
     "input": """
-        unix monitor_agent gc_stat object_space debug_agent
+        unix gc_stat object_space debug_agent
         systemd windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
         prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
         kinesis_firehose cloudwatch_logs gelf snmp mysql_replicator sql mongo_tail redis rabbitmq mqtt
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
     """,
     "output": """
-        exec exec_filter roundrobin secondary_file stream elasticsearch_dynamic
-        s3 kafka kafka2 kafka_buffered rdkafka rdkafka2
+        roundrobin secondary_file stream elasticsearch_dynamic
+        kafka kafka2 kafka_buffered rdkafka rdkafka2
         mongo mongo_replset webhdfs td tdlog splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
         kinesis_streams_aggregated kinesis_firehose sqs sns rewrite_tag_filter rewrite route forest label_router

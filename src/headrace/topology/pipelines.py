@@ -45,11 +45,12 @@ def plan_pipeline(
     workers: int | None,
     log_level: str | None,
     stdout_fd: int = 1,
+    facts: Mapping[str, Any] | None = None,
 ) -> PipelinePlan | None:
     """Build the pipelines of `workers` workers (None: as <system> says); None when `problems` has errors.
 
     stdout_fd: where plugins print; a log file that was named takes the place of standard output, as in Fluentd.
-    Raises ConfError for a syntax error.
+    facts: what monitor_agent tells of the process. Raises ConfError for a syntax error.
     """
     before = len(problems.errors)
     tree = _read(options, files, problems, 0)
@@ -63,6 +64,7 @@ def plan_pipeline(
             tree = _read(options, files, _unheard(problems), index)
         settings = Settings(worker_id=index, workers=count, hostname=socket.gethostname(), stdout_fd=stdout_fd)
         settings.log_level = log_level or settings.log_level
+        settings.facts = dict(facts or {})
         # What is wrong for one worker is wrong for all: said once, for the first.
         heard = problems if index == 0 else _unheard(problems)
         made = build_pipeline(tree, lookup=folders.lookup, problems=heard, settings=settings, sources=options.sources)
