@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.commands import ca
+from headrace.commands import ca, cat
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
     _add_plugins(plugins)
     ca.add(commands.add_parser("ca", help="certificates for the forward plugins: a private CA, servers, clients"))
+    cat.add(commands.add_parser("cat", help="records from standard input to a forward source", add_help=False))
     commands.add_parser("version", help="show versions")
     return made
 
@@ -236,4 +237,5 @@ _COMMANDS: Final = {
     "plugins": _plugins,
     "version": _version,
     "ca": ca.run,
+    "cat": cat.run,
 }
