@@ -51,6 +51,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "forward": "in_forward:ForwardInput",
         "syslog": "in_syslog:SyslogInput",
         "exec": "in_exec:ExecInput",
+        "unix": "in_unix:UnixInput",
         "monitor_agent": "in_monitor_agent:MonitorAgentInput",
         "tcp": "in_tcp:TcpInput",
         "udp": "in_udp:UdpInput",

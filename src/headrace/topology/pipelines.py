@@ -7,6 +7,7 @@ has its own; they are built before the fork, so that everything wrong is known a
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -164,6 +165,7 @@ class PipelinePart:
 
 def _open(spec: ListenSpec) -> socket.socket:
     if spec.address.startswith("unix:"):
+        os.makedirs(os.path.dirname(spec.address.removeprefix("unix:")) or ".", exist_ok=True)
         return open_listener(spec.address, backlog=spec.backlog)
     host, _, port = spec.address.rpartition(":")
     address = (host.strip("[]"), int(port))
