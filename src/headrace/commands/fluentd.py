@@ -29,7 +29,7 @@ _RUBY: Final = "headrace runs no Ruby: gems are not used"
 _REFUSED: Final = {
     "--under-supervisor": "workers are started by the master only",
     "--use-v0-config": "only the v1 format is read; fluentd's own documentation tells how to convert",
-    "--with-source-only": "zero-downtime restarts are a reload here: send USR2",
+    "--with-source-only": "a zero-downtime restart needs no such mode here: send USR2",
 }
 """Flag -> why it is refused: ignoring it would do something else than what is asked for."""
 

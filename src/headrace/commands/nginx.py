@@ -123,7 +123,8 @@ def options(flags: Flags) -> Options:
             pid_file=os.path.join(prefix, default.pid),
             background=True,
             body_temp=default.body_temp,
-        )
+        ),
+        upgrade_by_hand=True,
     )
 
 

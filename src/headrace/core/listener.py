@@ -41,8 +41,8 @@ class ListeningSocket(socket.socket):
 
     __slots__ = ("turns",)
 
-    def __init__(self, family: int, kind: int) -> None:
-        super().__init__(family, kind)
+    def __init__(self, family: int, kind: int, proto: int = 0, fileno: int | None = None) -> None:
+        super().__init__(family, kind, proto, fileno)
         self.turns = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
 
 

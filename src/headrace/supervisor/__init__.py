@@ -7,6 +7,7 @@ listeners, forks `worker.py`, and supervises.
     master.py     signals, restarts, the watchdog, reload; no asyncio
     generation.py one configuration with its workers; respawn with back-off
     crew.py       the processes: fork, watchdog, stop, reap
+    succession.py a new master in the place of this one (USR2)
     listeners.py  the sockets, kept from one generation to the next
     events.py     the master's select loop: signals, descriptors, timers
     heartbeat.py  one counter per worker in shared memory

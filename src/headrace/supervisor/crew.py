@@ -43,6 +43,10 @@ class Chief(Protocol):
         """The worker is gone; status as waitpid gives it."""
         ...
 
+    def stranger_ended(self, pid: int) -> None:
+        """A child that is no worker is gone."""
+        ...
+
     def foreign_sockets(self, generation: Generation) -> Iterator[socket.socket]:
         """Listeners that do not belong to `generation`."""
         ...
@@ -130,6 +134,7 @@ class Crew:
         for pid, status in _ended_children():
             child = self.children.pop(pid, None)
             if child is None:
+                self._chief.stranger_ended(pid)
                 continue
             self._close_pipe(child)
             if child.timer is not None:

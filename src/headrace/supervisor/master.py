@@ -6,9 +6,12 @@ Rules:
 - A new generation takes over when all its workers serve; only then are the old ones told to stop. The
   listeners are never closed in between, so no connection is refused.
 - A reload that is asked for during a reload is done once, after it.
+- A zero-downtime restart is a new master that gets our listeners (succession.py); we end when it serves.
 
-Signals (nginx, "Controlling nginx"; Fluentd, "Signals"): TERM and INT stop fast, QUIT gracefully, HUP and
-USR2 reload, USR1 opens logs anew and flushes, CONT lets every worker write a dump.
+Signals (nginx, "Controlling nginx"; Fluentd, "Signals"): TERM and INT stop fast, QUIT gracefully, HUP
+reloads, USR2 restarts without downtime, USR1 opens logs anew and flushes, CONT lets every worker write a dump.
+Where the operator is to decide when the old master goes (nginx's upgrade on the fly), USR2 leaves it, its pid
+in PID_FILE.oldbin; then WINCH ends its workers, HUP starts them again, QUIT ends it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from headrace.supervisor.events import Events, Timer
 from headrace.supervisor.generation import Child, Generation, exit_text
 from headrace.supervisor.listeners import close_all, open_all
 from headrace.supervisor.program import Identity
+from headrace.supervisor.succession import Legacy, Succession
 from headrace.supervisor.worker import CANNOT_START, Link, Worker
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ _SIGNALS: Final = (
     signal.SIGHUP,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGWINCH,
     signal.SIGCONT,
     signal.SIGCHLD,
 )
@@ -64,15 +69,18 @@ class Master:
         self._starting: Generation | None = None
         self._start_timer: Timer | None = None
         self._reload_again = False
+        self._restart_again = False
+        self._legacy: Legacy | None = None
         self._stopping: bool | None = None  # None: no; else whether fast
         self._failure: str | None = None
         self._generations = 0
-        self._pid_file: str | None = None
+        self._pid_file = pidfile.PidFile(os.getpid)
         self._daemon: osproc.Daemon | None = None
         self._started = time.time()
         self._run_dir: RunDir
         self._events: Events
         self._crew: Crew
+        self._succession: Succession | None = None
 
     def run(self, *, output: int | None = None, errors: int | None = None) -> int:
         """Serve until told to stop; the exit status.
@@ -83,12 +91,14 @@ class Master:
         program, settings = self._first, self._first.process
         osproc.raise_descriptor_limit(settings.rlimit_nofile)
         account = self._account(program)
-        sockets = open_all(program.listens(), {}, self._log)
+        legacy = self._legacy = Legacy.found()
+        sockets = open_all(program.listens(), legacy.sockets if legacy else {}, self._log)
         try:
             program.prepare(account.owner if account else None)
-            if settings.daemon:
+            if settings.daemon and legacy is None:  # else its starter is in the background already
                 self._daemon = osproc.Daemon.detach(output=output, errors=errors)
-            self._write_pid_file(program)
+            if legacy is None or settings.upgrade_by_hand:
+                self._pid_file.write(program.process)
             return self._supervise(program, sockets, account)
         except Error as error:
             if self._daemon is None:
@@ -96,9 +106,8 @@ class Master:
             self._log.write("fatal", str(error))
             return 1
         finally:
-            close_all(sockets.values())
-            if self._pid_file is not None:
-                pidfile.remove(self._pid_file, os.getpid())
+            self._close(sockets)
+            self._pid_file.remove()
 
     def _supervise(self, program: Program, sockets: Sockets, account: osproc.Account | None) -> int:
         self._run_dir = RunDir(os.getpid())
@@ -109,11 +118,12 @@ class Master:
                 return self._run_alone(program, sockets, account)
             self._events = Events(_SIGNALS)
             self._crew = Crew(self, self._events, self._run_dir, self._log)
+            self._succession = Succession(self, self._events, self._pid_file, self._log)
             self._begin(program, sockets, account)
             while self._stopping is None or self._crew.children:
                 self._events.run_once(self._on_signal)
             if self._current is not None:
-                close_all(self._current.open.values())
+                self._close(self._current.open)
             self._log.write("info", "exit")
             if self._failure is not None:
                 raise Error(self._failure, kind="start")
@@ -121,10 +131,19 @@ class Master:
         finally:
             self._run_dir.remove()
 
+    def _close(self, sockets: Sockets) -> None:
+        """Close listeners at the end; the files of unix sockets stay when another master listens there."""
+        taken = self._succession is not None and self._succession.taken
+        if taken or (self._legacy is not None and self._current is None):
+            for sock in sockets.values():
+                sock.close()
+        else:
+            close_all(sockets.values())
+
     def _run_alone(self, program: Program, sockets: Sockets, account: osproc.Account | None) -> int:
         self._note_facts(program, 1)
         link = Link(
-            ready=lambda: self._daemon.ready() if self._daemon else None,
+            ready=lambda: self._serves(program),
             admin=self._run_dir.socket(0, os.getpid()),
             account=account,
         )
@@ -147,16 +166,6 @@ class Master:
             return None
         program.log.write("warn", f"the user {who.name} cannot read Python's library {library}: expect faults")
         return who
-
-    def _write_pid_file(self, program: Program) -> None:
-        path = program.process.pid_file
-        if path == self._pid_file:
-            return
-        if path is not None:
-            pidfile.write(path, os.getpid(), program.process.prefix)
-        if self._pid_file is not None:
-            pidfile.remove(self._pid_file, os.getpid())
-        self._pid_file = path
 
     def _note_facts(self, program: Program, generation: int) -> None:
         self._run_dir.note(
@@ -198,22 +207,39 @@ class Master:
         if self._start_timer is not None:
             self._start_timer.cancel()
         self._log = self._crew.log = new.program.log
+        if self._succession is not None:
+            self._succession.log = self._log
         self._note_facts(new.program, new.number)
-        if self._daemon is not None:
-            self._daemon.ready()
-        if old is not None:
+        if old is None:
+            self._serves(new.program)
+        else:
             old.retire()
             for child in list(old.children.values()):
                 self._crew.stop(child, fast=False)
             close_all(_apart(old.open, new.open))
             try:
-                self._write_pid_file(new.program)
+                self._pid_file.write(new.program.process)
             except Error as error:
                 self._log.write("error", str(error))
             old.program.close()
             gc.unfreeze()
             self._log.write("info", f"generation {new.number} serves, the workers of {old.number} finish")
         self._reload_if_asked()
+
+    def _serves(self, program: Program) -> None:
+        """The first generation serves: whoever waits for that is told."""
+        if self._daemon is not None:
+            self._daemon.ready()
+        legacy, self._legacy = self._legacy, None
+        if legacy is None:
+            return
+        try:
+            self._pid_file.write(program.process)
+        except Error as error:
+            self._log.write("error", str(error))
+        if self._current is not None:
+            close_all(_apart(legacy.sockets, self._current.open))
+        legacy.serve()
 
     def _give_up(self, generation: Generation, why: str) -> None:
         """A generation does not come up."""
@@ -234,7 +260,32 @@ class Master:
         self._log.write("error", f"reload failed, the old configuration stays: {why}")
         self._reload_if_asked()
 
+    def _restart(self) -> None:
+        """Start a new master that takes the listeners over."""
+        if self._stopping is not None:
+            return
+        if self._starting is not None or self._current is None:
+            self._restart_again = True
+            return
+        assert self._succession is not None
+        self._succession.begin(self._current.open, by_hand=self._current.program.process.upgrade_by_hand)
+
+    def succeeded(self) -> None:
+        """A new master serves and this one is to go (told by the succession)."""
+        self._stop_all(fast=False)
+
+    def _rest(self) -> None:
+        """End the workers and stay (nginx's WINCH); a reload starts them again."""
+        if self._current is None or not self._current.program.process.upgrade_by_hand:
+            return
+        self._current.retire()
+        for child in list(self._current.children.values()):
+            self._crew.stop(child, fast=False)
+
     def _reload_if_asked(self) -> None:
+        if self._restart_again:
+            self._restart_again = False
+            self._restart()
         if self._reload_again:
             self._reload_again = False
             self._reload()
@@ -300,12 +351,23 @@ class Master:
         """In a fresh worker: the starter of the daemon must not wait for it."""
         if self._daemon is not None:
             self._daemon.close()
+        if self._legacy is not None:
+            self._legacy.close()
+        if self._succession is not None:
+            self._succession.close()
+
+    def stranger_ended(self, pid: int) -> None:
+        """A child that is no worker is gone (told by the crew)."""
+        if self._succession is not None:
+            self._succession.ended(pid)
 
     def _stop_all(self, *, fast: bool) -> None:
         if self._stopping and fast:
             self._crew.hurry()
             return
         self._stopping = fast or bool(self._stopping)
+        if self._succession is not None:
+            self._succession.call_off()
         for generation in (self._current, self._starting):
             if generation is not None:
                 generation.retire()
@@ -322,8 +384,12 @@ class Master:
         elif number == signal.SIGQUIT:
             if self._stopping is None:
                 self._stop_all(fast=False)
-        elif number in {signal.SIGHUP, signal.SIGUSR2}:
+        elif number == signal.SIGHUP:
             self._reload()
+        elif number == signal.SIGUSR2:
+            self._restart()
+        elif number == signal.SIGWINCH:
+            self._rest()
         elif number == signal.SIGUSR1:
             self._reopen()
         elif number == signal.SIGCONT:

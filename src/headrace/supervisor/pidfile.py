@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error
+
+if TYPE_CHECKING:
+    from headrace.supervisor.program import ProcessSettings
+
+OLD: Final = ".oldbin"
+"""What nginx puts behind the name of the pid file of a master whose place a new one takes."""
 
 SIGNALS: Final = {
     "stop": signal.SIGTERM,
@@ -81,3 +88,46 @@ def send(path: str, command: str) -> None:
         os.kill(pid, SIGNALS[command])
     except OSError as error:
         raise Error(f"kill({pid}, {SIGNALS[command]:d}) failed {system_text(error)}", kind="no_process") from error
+
+
+class PidFile:
+    """The pid file of a running master. pid: whose it is."""
+
+    def __init__(self, pid: Callable[[], int]) -> None:
+        self.path: str | None = None
+        self._pid = pid
+
+    def write(self, settings: ProcessSettings) -> None:
+        """Write it where the settings say, and remove it where it was before. Raises Error."""
+        path = settings.pid_file
+        if path == self.path:
+            return
+        if path is not None:
+            write(path, self._pid(), settings.prefix)
+        self.remove()
+        self.path = path
+
+    def step_aside(self) -> None:
+        """Leave its name to a new master, as nginx does. Raises Error."""
+        self._rename(OLD)
+
+    def step_back(self) -> None:
+        """Take its name again. Raises Error."""
+        if self.path is not None and self.path.endswith(OLD):
+            self._rename("")
+
+    def _rename(self, suffix: str) -> None:
+        if self.path is None:
+            return
+        path = self.path.removesuffix(OLD) + suffix
+        try:
+            os.rename(self.path, path)
+        except OSError as error:
+            raise Error(f'rename() "{self.path}" to "{path}" failed {system_text(error)}', kind="pid_file") from error
+        self.path = path
+
+    def remove(self) -> None:
+        """Remove it, if it is still ours."""
+        if self.path is not None:
+            remove(self.path, self._pid())
+            self.path = None

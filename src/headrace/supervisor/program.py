@@ -35,6 +35,7 @@ class ProcessSettings:
     pid_file: absolute, or None.
     prefix: missing folders are made below it only. rlimit_nofile: for workers, None keeps the hard limit.
     rlimit_core (bytes), priority, directory, environment (the whole of it): of workers, None leaves them.
+    upgrade_by_hand: a new master (USR2) leaves it to the operator when the old one goes, as in nginx.
     Times in seconds; a watchdog of 0 is off. master: False serves in the only process. name: for ps.
     """
 
@@ -55,6 +56,7 @@ class ProcessSettings:
     fast_timeout: float = FAST
     watchdog: float = WATCHDOG
     name: str | None = None
+    upgrade_by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class Worker:
             for number in (signal.SIGHUP, signal.SIGUSR2):
                 add(number, self._log.write, "warn", "a reload needs a master process: signal ignored")
         else:
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGWINCH):
                 signal.signal(number, signal.SIG_IGN)
 
     def _beat(self) -> None:

@@ -52,7 +52,7 @@ class PipelineOptions:
 class Options:
     """One run. log_path, log_level, log_rotation: of the engine's own log (Fluentd's form).
 
-    watchdog: seconds, 0 is off.
+    watchdog: seconds, 0 is off. upgrade_by_hand: USR2 works as in nginx.
     """
 
     gateway: GatewayOptions | None = None
@@ -68,6 +68,7 @@ class Options:
     log_level: str | None = None
     log_rotation: Rotation | None = None
     unknown_is_error: bool = True
+    upgrade_by_hand: bool = False
 
 
 def prefix_of(conf: str) -> str:
