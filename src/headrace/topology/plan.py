@@ -192,6 +192,7 @@ def _process(
         shutdown_timeout=timeout if timeout is not None else GRACE,
         watchdog=watchdog,
         name=pipeline.name if pipeline is not None else None,
+        upgrade_by_hand=options.upgrade_by_hand,
     )
 
 
