@@ -6,7 +6,6 @@ import socket
 import threading
 
 from headrace.commands.resty import lua_string
-from headrace.lua.directives import LuaFamily
 
 
 def test_code_of_e(headrace):
@@ -60,12 +59,11 @@ def test_a_directive_that_is_wrong_is_told(headrace):
     assert 'unknown directive "nonsense"' in done.stderr
 
 
-def test_shared_dictionaries_are_offered_when_they_are_built(headrace):
-    assert "lua_shared_dict" not in LuaFamily.specs
-    assert "shdict" not in headrace.run("resty", "--help").stdout
-    done = headrace.run("resty", "--shdict", "dogs 1m", "-e", "print(1)")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "shared dictionaries (lua_shared_dict) are not built yet" in done.stderr
+def test_shared_dictionaries(headrace):
+    done = headrace.run(
+        "resty", "--shdict", "dogs 1m", "-e", "local d = ngx.shared.dogs d:set('a', 7) print(d:get('a'))"
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "7"), done.stderr
 
 
 def test_lua_string_keeps_every_byte():

@@ -36,7 +36,11 @@ TABLE: list[tuple[str, str, str]] = [
     row("options d and captures", "show(ngx.re.match('hello', '(h)(e)', 'd'))", "he\n"),
     row("options u", "show(ngx.re.match('hello章亦', 'hello.{2}', 'u'))", "hello章亦\n".encode().decode("latin-1")),
     row("options jo", "for _ = 1, 3 do show(ngx.re.match('ab12', '([a-z]+)([0-9]+)', 'jo')) end", "ab12|ab|12\n" * 3),
-    row("unknown option", "local ok, why = pcall(ngx.re.match, 'a', 'a', 'Hu') ngx.say(ok, why:match('unknown.*'))", 'falseunknown flag "H" (flags "Hu")\n'),
+    row(
+        "unknown option",
+        "local ok, why = pcall(ngx.re.match, 'a', 'a', 'Hu') ngx.say(ok, why:match('unknown.*'))",
+        'falseunknown flag "H" (flags "Hu")\n',
+    ),
     row("numbers", "show(ngx.re.match(1234, '2(3)'))", "23|3\n"),
     row("nil is text", "show(ngx.re.match(nil, 'nil'))", "nil\n"),
     row("ctx", "local c = {pos = 2} show(ngx.re.match('1a2b', '\\\\d', '', c)) ngx.say(c.pos)", "2\n4\n"),

@@ -58,7 +58,6 @@ def test_the_loops_own_descriptor(factory):
         ("lua_nonsense 1;", 'unknown directive "lua_nonsense"'),
         ("init_by_lua 'a = 1'; init_by_lua 'b = 1';", '"init_by_lua" directive is duplicate'),
         ("content_by_lua 'x = 1';", '"content_by_lua" directive is not allowed here'),
-        ("lua_shared_dict dogs 1m;", 'unknown directive "lua_shared_dict"'),
     ],
 )
 async def test_wrong_directives(tmp_path, conf, message):

@@ -104,13 +104,6 @@ end
 """
 
 
-class _Refuse(argparse.Action):
-    """A flag of the original that cannot do here what it says."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_rest: object, **_more: object) -> None:
-        parser.error("--shdict is not supported: shared dictionaries (lua_shared_dict) are not built yet")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     made = argparse.ArgumentParser(
@@ -126,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
     add("--http-include", action="append", default=[], metavar="PATH", help="file to include in the http block")
     add("--main-conf", action="append", default=[], metavar="CONF", help="directives for the main level")
     add("--main-include", action="append", default=[], metavar="PATH", help="file to include at the main level")
-    add("--shdict", action=_Refuse, help=argparse.SUPPRESS)
+    add("--shdict", action="append", default=[], dest="dicts", metavar="'NAME SIZE'", help="a lua_shared_dict")
     add("--resolve-ipv6", action="store_true", help="look up IPv6 addresses too (always done)")
     add("-V", action="store_true", dest="version", help="show versions")
     add("file", nargs="?", metavar="FILE", help="the script")
@@ -181,6 +174,7 @@ def _serve(folder: str) -> int:
 
 def _write(folder: Path, flags: argparse.Namespace) -> None:
     http = [*flags.http_conf, *(f"include {_quoted(os.path.abspath(path))};" for path in flags.http_include)]
+    http += [f"lua_shared_dict {text};" for text in flags.dicts]
     if flags.folders:
         paths = "".join(f"{os.path.abspath(each)}/?.lua;{os.path.abspath(each)}/?/init.lua;" for each in flags.folders)
         http.append(f"lua_package_path {_quoted(paths + ';')};")

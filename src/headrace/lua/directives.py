@@ -58,6 +58,8 @@ NAME_MAX: Final = 56
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
 
 
+SHARED_LEAST = 8192
+"""Bytes of the smallest shared dictionary."""
 _NUMBERS = (
     "lua_socket_pool_size",
     "lua_max_pending_timers",
@@ -92,6 +94,7 @@ class LuaFamily(BaseFamily):
         spec("lua_max_running_timers", HTTP, 1),
         spec("lua_regex_cache_max_entries", HTTP, 1),
         spec("lua_regex_match_limit", HTTP, 1),
+        spec("lua_shared_dict", HTTP, 2),
         flag("lua_need_request_body", HSLI),
         flag("lua_check_client_abort", HSLI),
         flag("lua_transform_underscores_in_response_headers", HSLI),
@@ -115,6 +118,7 @@ class LuaFamily(BaseFamily):
         self._configure = configure
         """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
+        self._shared: dict[str, int] = {}
         self._http: Scope | None = None
         self._chunks: dict[tuple[Directive, int], Chunk] = {}
         self._confs: dict[tuple[tuple[str, Any], ...], Any] = {}
@@ -126,6 +130,8 @@ class LuaFamily(BaseFamily):
         phase, by_lua, _ = name.partition("_by_lua")
         if phase == "set":
             self._set(scope, directive)
+        elif name == "lua_shared_dict":
+            self._share(directive)
         elif by_lua:
             key = f"{phase}_by_lua"
             if key in scope.settings:
@@ -137,6 +143,21 @@ class LuaFamily(BaseFamily):
         if self._http is None and http is not None:
             self._http = http
             scope.build.finishers.append(self._finish)
+
+    def _share(self, directive: Directive) -> None:
+        """A dictionary in memory that all workers share, over reloads too."""
+        name = directive.args[0]
+        if not name:
+            raise ConfError('invalid lua shared dict name ""', directive.place)
+        try:
+            size = size_of(directive, 1)
+        except ConfError:
+            size = 0
+        if size < SHARED_LEAST:
+            raise ConfError(f'invalid lua shared dict size "{directive.args[1]}"', directive.place)
+        if name in self._shared:
+            raise ConfError(f'lua_shared_dict "{name}" is already defined as "{name}"', directive.place)
+        self._shared[name] = size
 
     def _set(self, scope: Scope, directive: Directive) -> None:
         """A step of the level's rewrite program, in the place where it stands."""
@@ -191,6 +212,7 @@ class LuaFamily(BaseFamily):
                 max_running_timers=get("lua_max_running_timers", 256),
                 regex_cache_max_entries=get("lua_regex_cache_max_entries", 1024),
                 regex_match_limit=get("lua_regex_match_limit", 0),
+                shared_dicts=self._shared,
                 configure=self._configure,
             )
             self.runtime = Runtime(settings)

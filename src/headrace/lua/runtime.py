@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.core import shared
 from headrace.edge.log import DEBUG, ERR, ErrorLog
 from headrace.edge.request import live
 from headrace.errors import ConfError
@@ -63,6 +64,7 @@ class Settings:
     """What one VM is built with.
 
     prefix: the folder of the gateway. package_path, package_cpath: as the directives give them, None: not set.
+    shared_dicts: bytes by name.
     spin_time: seconds a cosocket tries a read again before it parks, 0: never. turn_time: seconds after which a
     handler that never waits gives the loop a turn. error_log: for code that runs without a request.
     """
@@ -77,6 +79,7 @@ class Settings:
     max_running_timers: int = 256
     regex_cache_max_entries: int = 1024
     regex_match_limit: int = 0
+    shared_dicts: Mapping[str, int] = field(default_factory=dict)
     configure: str = ""
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
 
@@ -124,6 +127,9 @@ class Runtime:
         }
         paths = search_paths(settings.prefix, settings.package_path, settings.package_cpath)
         self.vm = VM(host, values, paths)
+        self.zones = [shared.zone(f"lua_shared_dict {name}", size) for name, size in settings.shared_dicts.items()]
+        for zone, name in zip(self.zones, settings.shared_dicts, strict=True):
+            self.vm.entry("share_dict")(name.encode("utf-8", "surrogateescape"), zone.address, zone.size)
         self.scheduler.bind(self.vm)
         self.output.flushed = self.vm.entry("flushed")
         self.request.body_ready = self.vm.entry("body_ready")
@@ -254,7 +260,8 @@ class Runtime:
 
         cosockets_opened, _reused, _discarded, _closed; chain_peak: the longest chain of unsent pieces of any cosocket;
         parks: waits in the loop; spins, spins_paid: reads tried again, and those that then had data; turns: turns given
-        to the loop by running handlers; timers_pending, timers_running; requests, sockets, idle; memory (bytes).
+        to the loop by running handlers; timers_pending, timers_running; requests, sockets, idle;
+        memory (bytes); of each shared dictionary its entries, and its free and all bytes.
         """
         stats = self.vm.state[b"stats"]
         names = ("opened", "reused", "discarded", "closed")
@@ -264,4 +271,8 @@ class Runtime:
         requests, sockets, idle, entries, kilobytes = self.vm.entry("sizes")()
         found |= {"requests": requests, "sockets": sockets, "idle": idle, "deadlines": entries}
         found["memory"] = kilobytes * 1024
+        sizes = self.vm.entry("dict_sizes")() or ()
+        for name, entries, free, size in zip(*(sizes[part::4] for part in range(4)), strict=True):
+            key = f"shared_dict_{name.decode('utf-8', 'replace')}"
+            found |= {f"{key}_entries": entries, f"{key}_free": free, f"{key}_size": size}
         return found

@@ -40,6 +40,10 @@ PRELUDE: Final = (
     "misc",
     "regex",
     "resub",
+    "heap",
+    "zone",
+    "shdict",
+    "shlist",
     "modules",
     "boot",
 )

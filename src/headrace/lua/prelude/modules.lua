@@ -26,14 +26,14 @@ preload["resty.core"] = give { version = base.version }
 preload["resty.core.base"] = give(base)
 for _, name in ipairs {
     "base64", "coroutine", "ctx", "exit", "hash", "misc", "phase", "request", "response", "socket", "time", "uri",
-    "utils", "var", "worker", "param",
+    "utils", "var", "worker", "param", "shdict",
 } do
     preload["resty.core." .. name] = give { version = base.version }
 end
 
 for _, name in ipairs {
     "ngx.balancer", "ngx.ssl", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe", "ngx.process",
-    "ngx.errlog", "ngx.req", "ngx.resp", "resty.core.shdict", "resty.core.ndk",
+    "ngx.errlog", "ngx.req", "ngx.resp", "resty.core.ndk",
 } do
     preload[name] = function()
         return S.raise("module '" .. name .. "' is not supported by this runtime")
