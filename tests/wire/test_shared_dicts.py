@@ -20,7 +20,7 @@ http {
     lua_shared_dict counts 256k;
     server {
         listen 127.0.0.1:PORT;
-        location = /incr { content_by_lua_block { ngx.say(ngx.shared.counts:incr("n", 1, 0)) } }
+        location = /incr { content_by_lua_block { ngx.say((ngx.shared.counts:incr("n", 1, 0))) } }
         location = /pid { content_by_lua_block { ngx.say(ngx.worker.pid()) } }
     }
 }
