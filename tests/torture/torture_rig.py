@@ -245,12 +245,17 @@ class Sink:
                 length = re.search(rb"(?i)content-length: *(\d+)", head)
                 assert length is not None
                 body = await reader.readexactly(int(length.group(1)))
-                await self._answer([json.loads(line)["n"] for line in body.splitlines()], writer)
+                await self._answer([self.number(json.loads(line)) for line in body.splitlines()], writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
             self._tasks.discard(task)
             writer.close()
+
+    @staticmethod
+    def number(record: dict[str, Any]) -> int:
+        """The number of a record."""
+        return int(record["n"])
 
     async def _answer(self, numbers: list[int], writer: asyncio.StreamWriter) -> None:
         if self.down:
