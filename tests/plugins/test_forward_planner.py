@@ -91,6 +91,19 @@ def test_the_breaker_opens_longer_each_time_up_to_recover_wait():
     assert not node.held(100.0)
 
 
+def test_chunks_that_fail_together_are_one_failure():
+    _, (node,) = rig(host("a"))
+    error = ConnectionFailed("closed")
+    for _ in range(8):
+        node.failed(0.0, error)
+    assert node.failures == 1
+    node.failed(0.0, ConnectionFailed("refused"))
+    assert node.failures == 2
+    node.succeeded(0.0)
+    node.failed(0.0, error)
+    assert node.failures == 1
+
+
 def test_one_delivery_tries_a_failed_node_and_the_others_wait_for_it():
     balancer, (a, _b) = rig(host("a"), host("b"))
     a.failed(0.0)

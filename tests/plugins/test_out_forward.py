@@ -204,6 +204,20 @@ async def test_what_the_node_did_not_acknowledge_goes_to_the_next_node_at_once()
             assert figures(running, good)["resent"] >= 1
 
 
+async def test_a_connection_that_breaks_is_one_failure_and_one_new_connection_however_many_chunks_were_on_it():
+    text = "heartbeat_type none\nkeepalive true\nack_window 6\n" + ACK
+    async with Node() as node, rig.output(text + server_text(node)) as (running, emit):
+        node.answers = ["hold"] * 5 + ["close"]
+        for number in range(6):
+            await emit("t", one(number))
+        await running.idle()
+        assert node.accepts == 2
+        assert sorted(node.numbers) == sorted([*range(6), *range(6)])
+        (first,) = running.plugin._nodes.values()
+        assert first.counters.failed == 6
+        assert running.failures() == 0 or first.failures == 0
+
+
 async def test_no_ack_in_time_gives_the_node_up_and_keeps_the_chunk():
     text = FAST + "ack_response_timeout 1\nrecover_wait 0.2\n" + ACK
     async with Node() as node, rig.output(text + server_text(node)) as (running, emit):

@@ -1,6 +1,7 @@
 """The forward output over TLS: whom it trusts, what it shows of itself, and what it says when it does not trust."""
 
 import ssl
+from dataclasses import replace
 
 import node_rig as rig
 import pytest
@@ -8,6 +9,7 @@ import trustme
 from http_rig import problems_of
 from node_rig import Node
 
+from headrace.core.tls_config import TlsConfig, forget_contexts
 from headrace.pipeline.event import Batch
 
 CA = trustme.CA()
@@ -97,6 +99,30 @@ async def test_the_version_and_a_range(files):
         text = f"tls_cert_path {files}/ca.pem\n"
         assert not (await delivered(node, text))[0], "the default is TLS 1.2, as in Fluentd"
         assert (await delivered(node, text + "tls_min_version TLSv1_2\ntls_max_version TLSv1_3"))[0]
+
+
+async def test_certificates_that_cannot_be_read_any_more_keep_the_chunk(files, tmp_path):
+    """A context that is made anew, after a reload of certificates, may fail: that is no reason to give chunks up."""
+    path = tmp_path / "ca.pem"
+    path.write_bytes((files / "ca.pem").read_bytes())
+    async with Node(tls=context("localhost"), host="localhost") as node:
+        text = f"heartbeat_type none\ntransport tls\ntls_cert_path {path}\n<server>\nhost localhost\nport {node.port}\n</server>\n"
+        async with rig.output(text) as (running, emit):
+            path.unlink()
+            forget_contexts()
+            await emit("t", Batch.one(1, {"n": 1}))
+            await running.failed(1)
+            assert running.runner.stats()["buffered"] == 1
+            path.write_bytes((files / "ca.pem").read_bytes())
+            await running.idle()
+            await running.until(lambda: node.numbers == [1])
+
+
+def test_nodes_share_a_context_and_differ_in_names(files):
+    config = TlsConfig(ca_path=str(files / "ca.pem"))
+    one, other = (replace(config, server_hostname=name) for name in ("a.example", "b.example"))
+    assert one.context() is other.context() is config.context()
+    assert replace(one, verify_hostname=False).context() is not one.context()
 
 
 async def test_a_node_without_tls():

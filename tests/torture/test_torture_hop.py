@@ -158,6 +158,42 @@ async def test_kills_on_either_side_of_a_hop(nursery, prefix, scale, seen, wire)
     assert len(client.acked) > kills
 
 
+@pytest.mark.parametrize("wire", ["forward", "http"])
+async def test_restarts_of_the_receiver_under_load(nursery, prefix, scale, seen, wire):
+    """SIGTERM while messages come: what is acknowledged after it is in the buffer, what is not comes again."""
+    rounds = scale("restarts", 5, 100)
+    entry, middle, end = free_ports(3)
+    first_conf = NODE.format(
+        source=SOURCES["http"].format(port=entry),
+        output=OUTPUTS[wire].format(target=middle, more=""),
+        folder=prefix / "a",
+    )
+    second_conf = NODE.format(
+        source=SOURCES[wire].format(port=middle), output=OUTPUTS[wire].format(target=end, more=""), folder=prefix / "b"
+    )
+    last = await nursery.start(LAST.format(source=SOURCES[wire].format(port=end), folder=prefix))
+    client = Client(entry)
+    first = await nursery.start(first_conf)
+    second = await nursery.start(second_conf)
+    client.start(pause=0.002)
+    for number in range(rounds):
+        before = len(written(prefix))
+        await until(lambda before=before: len(written(prefix)) > before + 20, "events at the end")
+        await second.stop()
+        second = await nursery.start(second_conf)
+        seen.progress(number + 1, rounds, f"{len(client.acked)} acknowledged")
+    await client.stop()
+    await until(lambda: client.acked <= set(written(prefix)), "everything acknowledged in the last node's files")
+    for node in (first, second):
+        await emptied(node)
+        await node.stop()
+    await last.stop()
+    numbers = written(prefix)
+    seen(f"{wire}, {rounds} restarts: {len(client.acked)} acknowledged, {len(numbers) - len(set(numbers))} twice")
+    assert client.acked <= set(numbers)
+    assert len(numbers) == len(set(numbers))
+
+
 async def emptied(node):
     """Everything that the node holds is delivered."""
     for _ in range(600):

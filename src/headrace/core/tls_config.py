@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,9 +78,11 @@ class TlsConfig:
 
     def context(self) -> ssl.SSLContext:
         """The context of these settings; errors.ConfError, naming the file, when they cannot work."""
-        context = _contexts.get(self)
+        # The name is the session's matter: nodes that differ in nothing else share a context.
+        key = self if self.server_hostname is None else replace(self, server_hostname=None)
+        context = _contexts.get(key)
         if context is None:
-            context = _contexts[self] = _build(self)
+            context = _contexts[key] = _build(key)
         return context
 
 

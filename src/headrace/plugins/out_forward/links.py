@@ -7,12 +7,12 @@ be on their way on it; it is theirs until the last is acknowledged.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConnectionFailed
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
 
     from headrace.core.clock import Clock, Deadline
@@ -37,6 +37,7 @@ class Links:
         self._keepalive = keepalive
         self._idle = idle
         self._kept: dict[Node, Link] = {}
+        self._dialling: dict[Node, asyncio.Future[None]] = {}
         self._open: set[Link] = set()
         self._timer: Deadline | None = None
 
@@ -47,26 +48,48 @@ class Links:
 
     async def take(self, node: Node) -> Link:
         """Return a connection to a node that may be written to. Raises ConnectionFailed."""
-        link = self._kept.get(node)
-        if link is not None:
-            if self._expired(link):
-                self._drop(node, link)
-            elif link.alive:
-                node.counters.reused += 1
-                link.idle_since = 0.0
-                return link
-            else:
-                node.counters.stale += 1
-                self._drop(node, link)
+        while True:
+            link = self._kept.get(node)
+            if link is not None and (kept := self._usable(node, link)) is not None:
+                return kept
+            dialling = self._dialling.get(node)
+            if dialling is None:
+                return await self._new(node)
+            await asyncio.shield(dialling)  # another chunk of this lane opens it; an error is the error of both
+
+    def _usable(self, node: Node, link: Link) -> Link | None:
+        """The kept connection, unless it is of no use any more."""
+        if self._expired(link):
+            self._drop(node, link)
+        elif link.alive:
+            node.counters.reused += 1
+            link.idle_since = 0.0
+            return link
+        else:
+            node.counters.stale += 1
+            self._drop(node, link)
+        return None
+
+    async def _new(self, node: Node) -> Link:
+        told: asyncio.Future[None] | None = None
+        if self._keepalive:
+            told = self._dialling[node] = asyncio.get_running_loop().create_future()
         try:
             link = await self._dial(node)
-        except ConnectionFailed:
+        except ConnectionFailed as error:
             node.counters.failed += 1
+            if told is not None and not told.done():
+                told.set_exception(error)
+                told.exception()  # nobody may wait
             raise
+        finally:
+            if told is not None:
+                del self._dialling[node]
+                if not told.done():
+                    told.set_result(None)
         node.counters.opened += 1
         self._open.add(link)
-        if self._keepalive and link.keepalive:
-            # Another chunk of this lane may have opened one meanwhile; this one then serves its chunk only.
+        if told is not None and link.keepalive:
             self._kept.setdefault(node, link)
         return link
 

@@ -95,6 +95,7 @@ class Node:
         self._detection = detection
         self._detector = FailureDetector(detection.interval, now)
         self._hold_until = 0.0
+        self._last_error: Exception | None = None
         self._changed = changed
 
     @property
@@ -119,15 +120,21 @@ class Node:
         self._detector.heard(now)
         self._mend()
 
-    def failed(self, now: float) -> None:
-        """Note a connection or a chunk that failed."""
+    def failed(self, now: float, error: Exception | None = None) -> None:
+        """Note a connection that failed. error: many chunks that fail by the same one are one failure."""
+        if error is not None and error is self._last_error:
+            return
+        self._last_error = error
         self.failures += 1
         self._hold_until = now + self._hold()
+        if self.failures >= DOWN_AFTER:
+            self.names.forget()  # it may have moved
         if self.failures == DOWN_AFTER:
             self._changed()
 
     def _mend(self) -> None:
         before, self.failures = self.failures, 0
+        self._last_error = None
         if before >= DOWN_AFTER:
             self._changed()
 

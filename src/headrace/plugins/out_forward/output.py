@@ -195,15 +195,18 @@ class ForwardOutput(ForwardParameters):
     async def _connect(self, node: Node, seconds: float) -> tuple[Stream, bool]:
         """Open a connection and shake hands; with it, whether the node lets it be kept. Raises ConnectionFailed."""
         context, service = self.context, node.service
-        stream = await dial(
-            Target(service.host, service.port),
-            loop=context.loop,
-            clock=context.clock,
-            timeout=seconds,
-            tls=node.tls,
-            tls_timeout=min(seconds, self.hard_timeout),
-            names=node.names,
-        )
+        try:
+            stream = await dial(
+                Target(service.host, service.port),
+                loop=context.loop,
+                clock=context.clock,
+                timeout=seconds,
+                tls=node.tls,
+                tls_timeout=min(seconds, self.hard_timeout),
+                names=node.names,
+            )
+        except ConfError as error:  # certificates that cannot be read now: no reason to give chunks up
+            raise ConnectionFailed(f"{node.title}: {error}", kind="tls", side=Side.US) from error
         stream.send_timeout = self.send_timeout
         keepalive = True
         if self.security.present:
@@ -274,13 +277,13 @@ class ForwardOutput(ForwardParameters):
             node.begin(now())
             try:
                 await self._send(chunk, node, links, sent)
-            except NoAck:
+            except NoAck as error:
                 node.counters.ack_timeouts += 1
-                node.failed(now())
+                node.failed(now(), error)
                 node.detach()
                 raise
             except ConnectionFailed as error:
-                node.failed(now())
+                node.failed(now(), error)
                 last = error
             else:
                 node.succeeded(now())

@@ -21,13 +21,13 @@ from headrace.conf.params import (
 from headrace.core.names import literal
 from headrace.core.tls_config import TlsConfig
 from headrace.errors import ConfError
+from headrace.pipeline.discovery import Service
 from headrace.pipeline.plugin import Output
 from headrace.plugins.sd_static import ServerSection
 from headrace.plugins.transport import CIPHERS, VERSIONS
 
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
-    from headrace.pipeline.discovery import Service
 
 _WINDOWS = "it selects a certificate of Windows, which headrace does not run on"
 
@@ -156,23 +156,7 @@ class ForwardParameters(Output):
                 problems.error(f'"{name}" is not supported: {_WINDOWS}', self.place_of(name))
         if self.transport != "tls":
             return
-        if (self.tls_min_version is None) != (self.tls_max_version is None):
-            problems.error("tls_min_version and tls_max_version are set together", self.place)
-        if self.tls_insecure_mode:
-            problems.warn("tls_insecure_mode: nobody knows whom this speaks to", self.place_of("tls_insecure_mode"))
-        elif self.tls_allow_self_signed_cert:
-            problems.warn(
-                "tls_allow_self_signed_cert makes no certificate trusted, as in Fluentd",
-                self.place_of("tls_allow_self_signed_cert"),
-                hint="name the certificate in tls_cert_path",
-            )
-        for server in self.server:
-            if not self.tls_insecure_mode and self.tls_verify_hostname and _unverified(server.service()):
-                problems.warn(
-                    f"the certificate of {server.host} is not checked for its name: host is an address",
-                    server.place,
-                    hint="set name to the name in the certificate",
-                )
+        self._validate_trust(problems)
         right = True
         for name in ("tls_ca_cert_path", "tls_cert_path", "tls_client_cert_path", "tls_client_private_key_path"):
             value = getattr(self, name)
@@ -192,10 +176,35 @@ class ForwardParameters(Output):
             passphrase=self.tls_client_private_key_passphrase,
             verify_mode="none" if self.tls_insecure_mode else "peer",
         )
+        # All that nodes need is made now: a worker may not be allowed to read what the master can.
+        configs = {self._tls, *(config for server in self.server if (config := self._tls_of(server.service())))}
+        if self.service_discovery:
+            configs |= {self._tls_of(Service("a.name")) or self._tls, self._tls_of(Service("127.0.0.1")) or self._tls}
         try:
-            self._tls.context()
+            for config in configs:
+                config.context()
         except ConfError as error:
             problems.error(error.message, self.place, hint=error.hint)
+
+    def _validate_trust(self, problems: Problems) -> None:
+        """What is allowed, and yet not what one might think."""
+        if (self.tls_min_version is None) != (self.tls_max_version is None):
+            problems.error("tls_min_version and tls_max_version are set together", self.place)
+        if self.tls_insecure_mode:
+            problems.warn("tls_insecure_mode: nobody knows whom this speaks to", self.place_of("tls_insecure_mode"))
+        elif self.tls_allow_self_signed_cert:
+            problems.warn(
+                "tls_allow_self_signed_cert makes no certificate trusted, as in Fluentd",
+                self.place_of("tls_allow_self_signed_cert"),
+                hint="name the certificate in tls_cert_path",
+            )
+        for server in self.server:
+            if not self.tls_insecure_mode and self.tls_verify_hostname and _unverified(server.service()):
+                problems.warn(
+                    f"the certificate of {server.host} is not checked for its name: host is an address",
+                    server.place,
+                    hint="set name to the name in the certificate",
+                )
 
     def _tls_of(self, service: Service) -> TlsConfig | None:
         """The settings for one node: its name, where it has one, is what its certificate is checked for."""
