@@ -281,7 +281,7 @@ class FileKeeper:
         self._reader.finish(tail)
         return False
 
-    def look(self, tail: Tailed) -> bool:
+    def look(self, tail: Tailed, *, just_read: bool = False) -> bool:
         """See whether a file has something new, or its path leads elsewhere; True when it has."""
         if tail.rotated_at is not None:
             fd = self._handles.known(tail)
@@ -302,7 +302,10 @@ class FileKeeper:
                 self._rotate(tail)
             self._search.soon()
             return False
-        if info.st_size == tail.read:
+        # Truncated and written again, it may have its old size: then only its time tells.
+        touched = info.st_mtime_ns != tail.modified and not just_read
+        tail.modified = info.st_mtime_ns
+        if info.st_size == tail.read and not touched:
             return False
         self._read_soon(tail)
         return True
@@ -330,7 +333,7 @@ class FileKeeper:
             fd = None
         # First the watch, then the look: what is written in between is not missed.
         self.signals.arm(tail, fd)
-        self.look(tail)
+        self.look(tail, just_read=True)
 
     def _let_follower_go(self, tail: Tailed) -> None:
         follower, tail.follower = tail.follower, None

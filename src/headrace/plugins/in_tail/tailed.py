@@ -44,6 +44,7 @@ class Tailed:
         "follower",
         "held_back",
         "identity",
+        "modified",
         "name",
         "offset",
         "path",
@@ -80,6 +81,8 @@ class Tailed:
         self.assembler = assembler
         self.text_at: int | None = None
         self.witness = b""
+        self.modified = 0
+        """When it was modified (ns), at the last look."""
         self.tag = ""
         self.slot: Slot | None = None
         self.quota: Quota | None = None
