@@ -28,6 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 servers:
 	scripts/install-servers.sh
+	scripts/install-clients.sh
 
 lint: setup
 	$(BIN)/ruff check

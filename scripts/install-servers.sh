@@ -25,6 +25,8 @@ want redis-server /usr/bin/redis-server
 want gcc /usr/bin/gcc
 want libc6-dev /usr/include/stdio.h
 want make /usr/bin/make
+want nodejs /usr/bin/node /usr/local/bin/node
+want npm /usr/bin/npm /usr/local/bin/npm
 want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
 want libpcre2-8-0 "/usr/lib/*/libpcre2-8.so.0"
 

@@ -72,6 +72,13 @@ def need(program: str) -> str:
     return found
 
 
+def need_file(path: Path, reason: str) -> Path:
+    """`path`, when it is there; skips the test with `reason` without it, or fails it under HEADRACE_NO_SKIP=1."""
+    if not path.exists():
+        _missing(reason)
+    return path
+
+
 def need_nginx_lua() -> tuple[str, str]:
     """nginx and the `load_module` lines that give it its Lua module."""
     nginx = need("nginx")
