@@ -53,6 +53,7 @@ PARSE: Final[Mapping[str, str]] = {
     "json_parser": "json_parser",
     "label_delimiter": "label_delimiter",
     "format_firstline": "format_firstline",
+    **{f"format{number}": f"format{number}" for number in range(1, 21)},
     "message_key": "message_key",
     "with_priority": "with_priority",
     "message_format": "message_format",

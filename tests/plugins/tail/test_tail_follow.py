@@ -456,7 +456,9 @@ async def test_lost_events_are_made_up_for(tmp_path, monkeypatch):
     write(rig.log)
     await rig.start(1)
     real = watch.Inotify.read
-    monkeypatch.setattr(watch.Inotify, "read", lambda self: iter([(-1, watch.OVERFLOW, b"")] if list(real(self)) else ()))
+    monkeypatch.setattr(
+        watch.Inotify, "read", lambda self: iter([(-1, watch.OVERFLOW, b"")] if list(real(self)) else ())
+    )
     write(rig.log, "one")
     await rig.elapse(0.1)
     assert rig.lines == ["one"]

@@ -71,7 +71,13 @@ def test_a_line_that_goes_on_and_on_is_not_kept():
 
 @pytest.mark.parametrize(
     ("name", "codec"),
-    [("UTF-8", "utf-8"), ("Shift_JIS", "shift_jis"), ("EUC-JP", "euc_jp"), ("ASCII-8BIT", ""), ("UTF-16LE", "utf-16-le")]
+    [
+        ("UTF-8", "utf-8"),
+        ("Shift_JIS", "shift_jis"),
+        ("EUC-JP", "euc_jp"),
+        ("ASCII-8BIT", ""),
+        ("UTF-16LE", "utf-16-le"),
+    ]
     + [("Windows-31J", "cp932"), ("ISO-8859-1", "iso8859-1"), ("cp1252", "cp1252"), ("US-ASCII", "ascii")],
 )
 def test_names_of_encodings_are_rubys(name, codec):

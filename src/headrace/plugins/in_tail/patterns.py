@@ -80,11 +80,14 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
 
 @cache
 def name_pattern(component: str) -> re.Pattern[str]:
-    """The pattern of one name."""
+    """The pattern of one name. Raises ValueError."""
     text = _translate(component)
     if component[:1] in {"*", "?", "["}:
         text = r"(?!\.)" + text
-    return re.compile(text, re.DOTALL)
+    try:
+        return re.compile(text, re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"the pattern {component} cannot be read: {error}") from None
 
 
 def _translate(component: str) -> str:
@@ -124,10 +127,7 @@ def path_pattern(pattern: str) -> re.Pattern[str]:
         out.append(name_pattern(part).pattern)
         if not last:
             out.append("/")
-    try:
-        return re.compile("".join(out), re.DOTALL)
-    except re.error as error:
-        raise ValueError(f"the pattern {pattern} cannot be read: {error}") from None
+    return re.compile("".join(out), re.DOTALL)
 
 
 def walk(pattern: str, visited: Callable[[str, str], None]) -> Iterator[str]:
