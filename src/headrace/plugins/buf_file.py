@@ -7,6 +7,7 @@ the part before the star names the folder: `/dir/name.journals`.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.conf.params import enum, size, string, time
@@ -75,6 +76,26 @@ class FileBuffer(BufferSection):
         if other != self.owner.plugin_id:
             raise ConfError(f'the buffer path {folder} is already that of "{other}"', self.place_of("path"))
 
+    def _elsewhere(self, context: Context) -> list[str]:
+        """Folders of workers that there are no more, since `workers` was set to another number: worker 0 has them."""
+        settings = context.settings
+        if settings.worker_id:
+            return []
+        if self.path is not None:
+            top, inside = folder_of(self.path), ""
+        else:
+            assert settings.root_dir is not None
+            assert self.owner.id_ is not None
+            top, inside = settings.root_dir, os.path.join(self.owner.id_, "buffer")
+        found = [top] if settings.workers > 1 and not inside else []
+        for name in context.files.listdir(top):
+            number = name.removeprefix("worker")
+            gone = number.isdigit() and int(number) >= (settings.workers if settings.workers > 1 or inside else 0)
+            if name.startswith("worker") and gone:
+                found.append(os.path.join(top, name, inside) if inside else os.path.join(top, name))
+        real = [os.path.realpath(one) for one in found]
+        return [one for one in real if context.claimed.get(one) is None]
+
     def open_store(self, context: Context) -> FileStore:
         """Open the journal."""
         settings = context.settings
@@ -93,6 +114,7 @@ class FileBuffer(BufferSection):
             mode=int(self.file_permission, 8) if self.file_permission else settings.file_mode,
             adopted=runner.restore,
             distrusted=runner.flush,
+            elsewhere=partial(self._elsewhere, context),
         )
 
 
