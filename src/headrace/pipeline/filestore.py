@@ -1,9 +1,6 @@
 """Chunks in journals: the store behind `<buffer> @type file`.
 
-    PATH/journal.0/   the slot of the first process that opened PATH: lock, segments
-    PATH/journal.1/   that of a second one, while the first still runs (a reload)
-
-New chunks go to the journal of our own slot. What another process left in its slot is adopted when its
+New chunks go to the journal of our own slot (`slots.py`). What another process left in its slot is adopted when its
 lock is free, at start and every few seconds: its chunks are delivered from where they are, and the slot
 disappears with the last of them. So nothing on disk has two owners, and a reload loses nothing.
 
@@ -19,17 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow, Error
 from headrace.pipeline.chunk import Chunk
-from headrace.pipeline.journal import Journal
 from headrace.pipeline.memory import Seen
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.places import Place
 from headrace.pipeline.recovery import Recovery
+from headrace.pipeline.slots import Slots
 from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -38,12 +34,14 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock, Deadline
     from headrace.pipeline.buffer import Write
     from headrace.pipeline.files import Files
+    from headrace.pipeline.journal import Journal
     from headrace.pipeline.placeholders import ChunkKeys
     from headrace.pipeline.places import Segment
 
 CACHE: Final = 32 << 20
 ADOPT_INTERVAL: Final = 5.0
-_SLOTS: Final = 1000
+BUSY_INTERVAL: Final = 0.5
+"""Seconds between two looks at what others have left; the latter while one of them lives."""
 
 
 class FileStore:
@@ -66,6 +64,7 @@ class FileStore:
         mode: int,
         adopted: Callable[[list[Chunk]], None] | None = None,
         distrusted: Callable[[], None] | None = None,
+        elsewhere: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self.path = path
         self.files = files
@@ -77,7 +76,6 @@ class FileStore:
         self._backup = backup
         self._fsync = fsync
         self._sync_interval = sync_interval
-        self._segment_size = segment_size
         self._dir_mode = dir_mode
         self._mode = mode
         self._seen = Seen()
@@ -94,26 +92,11 @@ class FileStore:
         self._sync_errors = Throttle()
         self._adopt_errors = Throttle()
         self._closed = False
-        self._slot = -1
-        self.journal = self._open_own()
-
-    def _open_own(self) -> Journal:
-        self.files.makedirs(self.path, self._dir_mode)
-        for slot in range(_SLOTS):
-            if (journal := self._open_slot(slot)) is not None:
-                self._slot = slot
-                return journal
-        raise Error(f"the buffer path {self.path} is in use by {_SLOTS} processes", kind="locked")
-
-    def _open_slot(self, slot: int) -> Journal | None:
-        folder = os.path.join(self.path, f"journal.{slot}")
-        self.files.makedirs(folder, self._dir_mode)
-        lock = self.files.lock(os.path.join(folder, "lock"), self._mode)
-        if lock is None:
-            return None
-        journal = Journal(folder, lock, self.files, self.log, mode=self._mode, size=self._segment_size)
-        journal.keep = self._still_seen
-        return journal
+        self._slots = Slots(
+            path, files, log, dir_mode=dir_mode, mode=mode, size=segment_size, elsewhere=elsewhere or tuple
+        )
+        self.journal = self._slots.own()
+        self.journal.keep = self._still_seen
 
     # The interface of stores.
 
@@ -204,7 +187,7 @@ class FileStore:
         self._keys = keys
         chunks = self._recover(self.journal, since)
         chunks += self._adopt(since)
-        self._adopt_timer = self.clock.deadline(ADOPT_INTERVAL, self._look_for_left)
+        self._look_again()
         return sorted(chunks, key=lambda chunk: chunk.created)
 
     def close(self) -> None:
@@ -257,17 +240,8 @@ class FileStore:
 
     def _adopt(self, since: float) -> list[Chunk]:
         chunks: list[Chunk] = []
-        held = {self.journal.folder, *(journal.folder for journal in self._others)}
-        for name in self.files.listdir(self.path):
-            folder = os.path.join(self.path, name)
-            slot = name.removeprefix("journal.")
-            if not name.startswith("journal.") or not slot.isdigit() or folder in held:
-                continue
-            if not any(one.endswith(".journal") for one in self.files.listdir(folder)):
-                continue
-            journal = self._open_slot(int(slot))
-            if journal is None:
-                continue
+        for journal in self._slots.left({self.journal.folder, *(journal.folder for journal in self._others)}):
+            journal.keep = self._still_seen
             self._others.append(journal)
             try:
                 chunks += self._recover(journal, since)
@@ -275,7 +249,7 @@ class FileStore:
                 self._others.remove(journal)
                 journal.abandon()
                 message = "%s was left by another process and cannot be taken over now: %s"
-                self._adopt_errors.log(self.log, logging.ERROR, message, folder, error)
+                self._adopt_errors.log(self.log, logging.ERROR, message, journal.folder, error)
                 continue
             if not journal.places:
                 self._let_go(journal)
@@ -290,10 +264,23 @@ class FileStore:
             chunks = []
         if chunks and self.adopted is not None:
             self.adopted(sorted(chunks, key=lambda chunk: chunk.created))
-        self._adopt_timer = self.clock.deadline(ADOPT_INTERVAL, self._look_for_left)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Soon, when somebody is there whose slot will be ours (a reload), else now and then."""
+        wait = BUSY_INTERVAL if self._slots.busy else ADOPT_INTERVAL
+        self._adopt_timer = self.clock.deadline(wait, self._look_for_left)
 
     def _let_go(self, journal: Journal) -> None:
-        """Remove an adopted slot that is empty."""
+        """Remove an adopted slot that is empty; the ids of batches noted in it go to our own journal."""
+        ids = [one for kept in journal.segments.values() for one in kept.seen if one in self._seen]
+        if ids and journal.keep is not _forgotten:
+            try:
+                self.journal.note_seen(ids)
+            except OSError as error:
+                self._adopt_errors.log(self.log, logging.ERROR, "%s cannot be given up: %s", journal.folder, error)
+                return
+            journal.keep = _forgotten
         self._others.remove(journal)
         self._damaged_before += journal.damaged
         journal.close()
@@ -381,6 +368,11 @@ class FileStore:
     def _sync_all(self, fds: Sequence[int]) -> None:
         for fd in fds:
             self.files.sync(fd)
+
+
+def _forgotten(_ids: list[bytes]) -> list[bytes]:
+    """Say that no id must be noted again."""
+    return []
 
 
 def _answer(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
