@@ -38,7 +38,7 @@ class Chunk:
 
     __slots__ = (
         "attempts",
-        "closed", "codec", "count", "created", "due", "encoder", "epoch", "failed_since", "flushing_since",
+        "closed", "codec", "count", "created", "due", "encoder", "epoch", "error", "failed_since", "flushing_since",
         "group", "id", "keys", "meta", "parts", "place",
         "ragged", "secondary_attempts", "since", "size", "state", "store", "turn",
         "waiters", "window",
@@ -69,6 +69,8 @@ class Chunk:
         # What the retry logic knows.
         self.attempts = 0
         self.secondary_attempts = 0
+        self.error = ""
+        """What its last delivery failed of."""
         self.failed_since: float | None = None
         self.due = 0.0
         self.window = -1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TEXT: Final = 0
 GZIP: Final = 1
 ZSTD: Final = 2
+STEP: Final = 64 << 10
 NAMES: Final[Mapping[str, int]] = {"text": TEXT, "gzip": GZIP, "zstd": ZSTD}
 
 
@@ -74,12 +75,34 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """Return what a member holds; of a member that is cut short, what can be decoded. Raises ValueError."""
+    """Return what members hold, one after the other; of one that is cut short, what can be decoded. Raises ValueError."""
     if codec == TEXT or not data:
         return data
+    found, end = salvage(codec, data)
+    if end is not None:
+        raise ValueError(f"damaged compressed data: {end}")
+    return found
+
+
+def salvage(codec: int, data: bytes) -> tuple[bytes, Exception | None]:
+    """Return what can be decoded of members, and what made it end before the end; a cut is no error."""
+    found: list[bytes] = []
+    view = memoryview(data)
+    at, size = 0, len(data)
     try:
-        if codec == GZIP:
-            return zlib.decompressobj(wbits=31).decompress(data)
-        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        while at < size:
+            one = zlib.decompressobj(wbits=31) if codec == GZIP else zstandard.ZstdDecompressor().decompressobj()
+            while at < size and not one.eof:  # in steps: what stands before the damage is not lost with it
+                part = view[at : at + STEP]
+                found.append(one.decompress(part))
+                at += len(part) - len(one.unused_data)
     except (zlib.error, zstandard.ZstdError) as error:
-        raise ValueError(f"damaged compressed data: {error}") from error
+        return b"".join(found), error
+    return b"".join(found), None
+
+
+def sniffed(data: bytes) -> int:
+    """Return the codec that the first bytes of a file tell."""
+    if data[:3] == b"\x1f\x8b\x08":
+        return GZIP
+    return ZSTD if data[:4] == b"\x28\xb5\x2f\xfd" else TEXT

@@ -14,6 +14,7 @@ from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
 from headrace.pipeline import nested
 from headrace.pipeline.ack import MODES, AckRouter
+from headrace.pipeline.backup import Space
 from headrace.pipeline.compat import converted
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.files import Files
@@ -53,7 +54,8 @@ class Settings:
 
     root_dir: where plugins with an `@id` keep their data. dir_mode, file_mode: permissions of what is made.
     stdout_fd: where plugins print; the log's descriptor when the process has a log file. size_metrics: bytes are
-    counted too where monitor_agent counts events.
+    counted too where monitor_agent counts events. emit_error_log_interval: seconds between two lines about events that
+    an output refused; None: as the desk has it.
     """
 
     worker_id: int = 0
@@ -67,7 +69,12 @@ class Settings:
     facts: dict[str, Any] = field(default_factory=dict)
     """What monitor_agent tells of the process: config_path, pid_file, plugin_dirs, log_path."""
     size_metrics: bool = False
+    emit_error_log_interval: float | None = None
     backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
+    dead_letter_dir: str | None = None
+    """Where dead letters go instead of root_dir or backup_dir."""
+    dead_letter_limit: int = 4 << 30
+    """Bytes of a worker's dead letters; 0: no limit."""
 
 
 @dataclass
@@ -82,6 +89,8 @@ class Context:
 
     def __post_init__(self) -> None:
         self.desk = ErrorDesk(self.log)
+        if self.settings.emit_error_log_interval is not None:
+            self.desk.write_less(self.settings.emit_error_log_interval)
         self.root = Router("@ROOT", self.desk, self.log)
         self.labels: dict[str, Router] = {"@ROOT": self.root}
         self.plugins: list[Plugin] = []
@@ -92,6 +101,7 @@ class Context:
         """Directory of a buffer, or file of a storage -> the plugin that owns it."""
         self.one_worker = self.settings.workers == 1
         """Whether what is being made runs in a single worker: there is one, or it stands in a <worker> section."""
+        self._space: Space | None = None
         self._clock: Clock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ids: dict[str, Place | None] = {}
@@ -118,6 +128,22 @@ class Context:
     def hostname(self) -> str:
         """Name of this machine."""
         return self.settings.hostname
+
+    @property
+    def dead_letters(self) -> Space:
+        """Where chunks and records go that nobody takes."""
+        if self._space is None:
+            settings = self.settings
+            self._space = Space(
+                settings.dead_letter_dir or settings.root_dir or settings.backup_dir,
+                settings.worker_id,
+                self.files,
+                self.log,
+                limit=settings.dead_letter_limit,
+                dir_mode=settings.dir_mode,
+                mode=settings.file_mode,
+            )
+        return self._space
 
     def run_on(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
         """Give the pipeline its loop, clock and open listeners."""

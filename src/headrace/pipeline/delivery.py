@@ -230,6 +230,7 @@ class Delivery:
         now = self._clock.now()
         self.failures += 1
         lane.failures += 1
+        chunk.error = described(error)
         if chunk.failed_since is None:
             chunk.failed_since = now
         hopeless = is_hopeless(error)
@@ -305,6 +306,7 @@ class Delivery:
         if chunk.failed_since is None:
             chunk.failed_since = now
         self.failures += 1
+        chunk.error = f"secondary: {described(error)}"
         message = "the secondary failed to take chunk %s, attempt %d: %r"
         self._burials.log(self._log, logging.WARNING, message, chunk.hex_id, chunk.secondary_attempts, error)
         self.secondary_gate.failed(chunk, now, chunk.secondary_attempts)
@@ -323,7 +325,7 @@ class Delivery:
             self.thrown_away += chunk.count
         else:
             try:
-                path = self.backup.write(chunk)
+                path = self.backup.write(chunk, self._notes(chunk), now=self._clock.wall_ns() / 1e9)
             except (OSError, ValueError) as error:
                 self._errors.log(self._log, logging.ERROR, "chunk %s cannot be backed up: %r", chunk.hex_id, error)
                 self._bury_at = self._clock.now() + max(self.policy.wait(1), 1.0)
@@ -333,6 +335,20 @@ class Delivery:
         self.buffer.remove(chunk, BufferOverflow(f"chunk {chunk.hex_id} was given up", kind="undelivered"))
         return True
 
+    def _notes(self, chunk: Chunk) -> dict[str, Any]:
+        """Why a chunk is given up, for its letter."""
+        now = self._clock.now()
+        ago = now - chunk.failed_since if chunk.failed_since is not None else 0.0
+        return {
+            "type": self.output.type_,
+            "reason": "given up",
+            "error": chunk.error,
+            "attempts": chunk.attempts,
+            "secondary_attempts": abs(chunk.secondary_attempts),
+            "failed_since": self._clock.wall_ns() / 1e9 - ago,
+            "packed": not overrides(self.output, Output, "format") or self.output.formatted_to_msgpack,
+        }
+
     def _note_slow(self, started: float) -> None:
         elapsed = self._clock.now() - started
         self.flush_time += elapsed
@@ -340,6 +356,12 @@ class Delivery:
             self.slow += 1
             message = "a flush took %.1f s, longer than slow_flush_log_threshold"
             self._errors.log(self._log, logging.WARNING, message, elapsed)
+
+
+def described(error: BaseException, limit: int = 1000) -> str:
+    """An error in a line."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def is_hopeless(error: BaseException) -> bool:

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_READ: Final = 4 << 20
 
 
 class Files:
@@ -60,6 +67,57 @@ class Files:
         except OSError:
             return None
         return found.f_bavail * found.f_frsize
+
+    def content(self, path: str) -> bytes:
+        """Return a whole file."""
+        fd = self.open_read(path)
+        parts: list[bytes] = []
+        at = 0
+        try:
+            while part := self.read_at(fd, _READ, at):
+                parts.append(part)
+                at += len(part)
+        finally:
+            self.close(fd)
+        return b"".join(parts)
+
+    def replace(self, path: str, data: bytes, mode: int) -> None:
+        """Write a file beside, bring it to the disk, and let it take the place of `path` in one step."""
+        fresh = f"{path}.new"
+        self.unlink(fresh)
+        fd = self.create(fresh, mode)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[self.append(fd, view[:_READ]) :]
+            self.sync(fd)
+        except OSError:
+            self.unlink(fresh)
+            raise
+        finally:
+            self.close(fd)
+        self.rename(fresh, path)
+        self.sync_dir(os.path.dirname(path))
+
+    def modified(self, path: str) -> float:
+        """Return when a file was last written: seconds since the epoch."""
+        return os.stat(path).st_mtime
+
+    def is_file(self, path: str) -> bool:
+        """Whether a path is that of a regular file."""
+        return os.path.isfile(path)
+
+    def opened_by(self, paths: Sequence[str]) -> int | None:
+        """Return a process other than this one that has one of the files open, as far as it can be seen."""
+        wanted = {os.path.realpath(path) for path in paths}
+        for pid in filter(str.isdigit, self.listdir("/proc")):
+            if int(pid) == os.getpid():
+                continue
+            with suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    if os.readlink(f"/proc/{pid}/fd/{fd}") in wanted:
+                        return int(pid)
+        return None
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file."""

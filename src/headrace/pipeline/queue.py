@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, KeysView
 
     from headrace.pipeline.chunk import Chunk
 
@@ -36,6 +36,10 @@ class Queue:
 
     def __contains__(self, chunk_id: bytes) -> bool:
         return chunk_id in self._chunks
+
+    def keys(self) -> KeysView[bytes]:
+        """Their ids, in order."""
+        return self._chunks.keys()
 
     def values(self) -> Iterator[Chunk]:
         """All of them, in order."""

@@ -13,6 +13,7 @@ from headrace.conf.params import reserved
 from headrace.conf.tree import Directive
 from headrace.errors import ConfError
 from headrace.pipeline import nested
+from headrace.pipeline.adopt import Adopter
 from headrace.pipeline.backup import Backup
 from headrace.pipeline.buffer import Buffer, Limits
 from headrace.pipeline.delivery import Delivery
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _LEAST_WAIT = 0.01
 """Seconds until lanes that found nothing look again at the earliest."""
+LOOK = 5.0
+"""Seconds between two looks for files to take over."""
 _POLL = 0.05
 """Seconds between two looks at whether everything is flushed, at the end."""
 
@@ -46,6 +49,8 @@ class Runner:
     delivery: Delivery
     lanes: Lanes
     staging: Staging
+    adopter: Adopter
+    _look_timer: Deadline
 
     def __init__(self, output: Output, section: BufferSection, context: Context) -> None:
         self.output = output
@@ -76,7 +81,9 @@ class Runner:
             section.chunk_limit_size, section.chunk_limit_records, section.total_limit, section.chunk_full_threshold
         )
         self.buffer = Buffer(store, limits)
-        left = store.recover(self.keys, clock.now())
+        self.adopter = self._adopter()
+        left = self.adopter.look(clock.now()) + store.recover(self.keys, clock.now())
+        self._look_timer = clock.deadline(LOOK, self._look)
         self.buffer.restore(left)
         self.restored = self.buffer.events
         shaper = Shaper(output, section, self.buffer, now=clock.now, wall_ns=clock.wall_ns)
@@ -105,6 +112,26 @@ class Runner:
         self.lanes.start()
         output.__dict__["emit"] = self.intake.emit
 
+    def _adopter(self) -> Adopter:
+        section, context, output = self.section, self.context, self.output
+        backup = self.backup()
+        return Adopter(
+            [*section.adopts(context), backup.replays],
+            files=context.files,
+            log=output.log,
+            keys=self.keys,
+            packed=section.holds_packed(),
+            key=next(iter(self.keys.fields), None),
+            backup=None if section.disable_chunk_backup else backup,
+            mode=context.settings.file_mode,
+        )
+
+    def _look(self) -> None:
+        """Take over what was put where we look for chunks: letters to deliver again, files that Fluentd left."""
+        if chunks := self.adopter.look(self.context.clock.now()):
+            self.restore(chunks)
+        self._look_timer.reschedule(LOOK)
+
     def restore(self, chunks: list[Chunk]) -> None:
         """Take over chunks that another process has left."""
         self.buffer.restore(chunks)
@@ -113,15 +140,7 @@ class Runner:
 
     def backup(self) -> Backup:
         """Return where chunks go that nobody takes."""
-        settings = self.context.settings
-        return Backup(
-            settings.root_dir or settings.backup_dir,
-            settings.worker_id,
-            self.output.plugin_id,
-            self.context.files,
-            dir_mode=settings.dir_mode,
-            mode=settings.file_mode,
-        )
+        return Backup(self.context.dead_letters, self.output.plugin_id)
 
     # What the intake tells.
 
@@ -213,16 +232,18 @@ class Runner:
         await self.lanes.stop()
         self.delivery.take_back()
         self.staging.close()
+        self._look_timer.cancel()
         if self._try_timer is not None:
             self._try_timer.cancel()
         self.intake.give_up()
         store = self.buffer.store
-        if not store.persistent and self.buffer.events:
-            self.lost = self.buffer.events
-            self.output.log.error(
-                "%d events in memory are lost at shutdown, %d bytes", self.buffer.events, self.buffer.used
-            )
+        lost = [chunk for chunk in self.buffer.everything() if not chunk.store.persistent]
+        if lost:
+            self.lost = sum(chunk.count for chunk in lost)
+            size = sum(chunk.size for chunk in lost)
+            self.output.log.error("%d events in memory are lost at shutdown, %d bytes", self.lost, size)
         store.close()
+        self.adopter.close()
 
     def _flushable(self) -> bool:
         """Whether there is something that can be delivered without waiting for a back-off."""

@@ -13,7 +13,7 @@ from headrace.conf.params import array, boolean, enum, integer, literal_of, numb
 from headrace.conf.tree import Directive
 from headrace.pipeline.codec import NAMES
 from headrace.pipeline.placeholders import ChunkKeys
-from headrace.pipeline.plugin import Plugin
+from headrace.pipeline.plugin import Output, Plugin, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.conf.params import Problems
     from headrace.pipeline.buffer import Store
     from headrace.pipeline.context import Context
-    from headrace.pipeline.plugin import Output
+    from headrace.pipeline.fluentfiles import Location
 
 MANY_KEYS = 4
 MANY_LANES = 10_000
@@ -84,6 +84,14 @@ class BufferSection(Plugin):
     def open_store(self, context: Context) -> Store:
         """Make the storage; `owner` is set. Called in the owner's start, so it may touch the disk."""
         raise NotImplementedError
+
+    def adopts(self, context: Context) -> list[Location]:
+        """Where chunks of a Fluentd may lie that are to be taken over: nowhere, for a buffer that keeps none."""
+        return []
+
+    def holds_packed(self) -> bool:
+        """Whether chunks hold the msgpack stream of events."""
+        return not overrides(self.owner, Output, "format") or self.owner.formatted_to_msgpack
 
     def validate(self, problems: Problems) -> None:
         """Check the parameters together."""

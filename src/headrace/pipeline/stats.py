@@ -34,7 +34,7 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         "restored": runner.restored,
         "delivered": delivery.delivered,
         "delivered_by_secondary": delivery.by_secondary,
-        "buffered": 0 if runner.lost else buffer.events,
+        "buffered": buffer.events - runner.lost,
         "dropped": dropped,
         "buffer_stage_length": len(buffer.staged),
         "buffer_stage_byte_size": staged,

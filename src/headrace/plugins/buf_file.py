@@ -2,17 +2,20 @@
 
 `path` is a folder. Of Fluentd's forms with a file name, `/dir/name.*.log` and the path of an existing file,
 the part before the star names the folder: `/dir/name.journals`.
+
+What a Fluentd with the same section has left in its files is taken over at start: see `pipeline.adopt`.
 """
 
 from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.conf.params import enum, size, string, time
 from headrace.errors import ConfError
 from headrace.pipeline.filestore import FileStore
+from headrace.pipeline.fluentfiles import SINGLE_PREFIX, SINGLE_SUFFIX, Location, locations
 from headrace.pipeline.journal import SEGMENT_SIZE
 from headrace.pipeline.settings import BufferSection
 
@@ -25,13 +28,13 @@ class FileBuffer(BufferSection):
     """Chunks on disk."""
 
     persistent = True
+    single: ClassVar[bool] = False
+    """Whether Fluentd has its chunks in one file each, without a .meta file."""
 
     chunk_limit_size = size(default=256 << 20, doc="Bytes of a chunk")
     total_limit_size = size(default=64 << 30, doc="Bytes of all chunks: staged, queued and in flight")
     path = string(default=None, doc="Folder of the journal; default: root_dir/workerN/@id/buffer")
-    path_suffix = string(
-        default=None, deprecated="the journal's files have names of their own", doc="No effect: see path"
-    )
+    path_suffix = string(default=".log", doc="How the files of Fluentd end that are taken over")
     sync = enum(("write", "fsync"), default="write", doc="When a batch counts as safe: in the kernel, or on the disk")
     sync_interval = time(default=0.4, doc="With sync write, seconds until the disk has what was written")
     segment_size = size(default=SEGMENT_SIZE, doc="Bytes of one file of the journal")
@@ -75,6 +78,25 @@ class FileBuffer(BufferSection):
         other = context.claimed.setdefault(self.folder, self.owner.plugin_id)
         if other != self.owner.plugin_id:
             raise ConfError(f'the buffer path {folder} is already that of "{other}"', self.place_of("path"))
+
+    def adopts(self, context: Context) -> list[Location]:
+        """Where Fluentd has the files of a buffer with this section."""
+        settings = context.settings
+        if self.path is None:
+            return [self._at(self.folder)]
+        return locations(
+            self.path,
+            self.path_suffix or ".log",
+            worker=settings.worker_id,
+            workers=settings.workers,
+            names=context.files.listdir(self.path) if os.path.isdir(self.path) else (),
+            single=self.single,
+        )
+
+    def _at(self, folder: str) -> Location:
+        if self.single:
+            return Location(folder, SINGLE_PREFIX, SINGLE_SUFFIX, single=True)
+        return Location(folder, "buffer", self.path_suffix or ".log")
 
     def _elsewhere(self, context: Context) -> list[str]:
         """Folders of workers that there are no more, since `workers` was set to another number: worker 0 has them."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class _File:
@@ -125,6 +125,18 @@ class Disk(Files):
     def free(self, path: str) -> int | None:
         """Room, where a test sets one."""
         return self.room
+
+    def modified(self, path: str) -> float:
+        """When a file was last written: always the same."""
+        return 1_700_000_000.0 if path in self.files else 0.0
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return path in self.files
+
+    def opened_by(self, paths: Sequence[str]) -> int | None:
+        """No other process has a file open."""
+        return None
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file."""
