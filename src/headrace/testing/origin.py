@@ -161,7 +161,7 @@ class Origin:
         while True:
             try:
                 async with asyncio.timeout(idle):
-                    request = await _read_request(reader, number)
+                    request = await _read_request(reader, writer, number)
             except TimeoutError:
                 return
             if request is None:
@@ -189,7 +189,9 @@ class Origin:
             idle = reply.close_after
 
 
-async def _read_request(reader: asyncio.StreamReader, connection: int) -> Received | None:
+async def _read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
+) -> Received | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -200,6 +202,8 @@ async def _read_request(reader: asyncio.StreamReader, connection: int) -> Receiv
     method, target, version = line.split(" ")
     headers = [(name, value.strip()) for name, _, value in (text.partition(":") for text in fields)]
     request = Received(method, target, version, headers, b"", connection)
+    if (request.header("expect") or "").lower() == "100-continue":
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     if (request.header("transfer-encoding") or "").lower() == "chunked":
         pieces = []
         while size := int((await reader.readline()).split(b";")[0], 16):
