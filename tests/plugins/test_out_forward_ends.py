@@ -42,6 +42,19 @@ DEAD = "<server>\nhost 127.0.0.1\nport 1\n</server>"
 BUFFER = "<buffer {}>\nflush_mode immediate\nretry_wait 0.02\nretry_max_times 1\n{}\n</buffer>"
 
 
+def test_a_configuration_from_before_the_buffer_section(tmp_path):
+    text = (
+        f"<match **>\n@type forward\nbuffer_type file\nbuffer_path {tmp_path}/b\nflush_interval 5s\nnum_threads 3\n"
+        "buffer_chunk_limit 1m\nretry_limit 7\nrequire_ack_response\n<server>\nhost a\n</server>\n</match>"
+    )
+    kit = Kit(text)
+    assert kit.errors == []
+    section = kit.pipeline.runners[0].section
+    assert (section.persistent, section.flush_interval, section.flush_thread_count) == (True, 5.0, 3)
+    assert (section.chunk_limit_size, section.retry_max_times) == (1 << 20, 7)
+    assert section.keys.tag
+
+
 async def test_a_secondary_takes_what_no_node_takes():
     async with Node() as node:
         text = (

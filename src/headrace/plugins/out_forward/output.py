@@ -52,6 +52,7 @@ _OWN_DEADLINES: Final = 10 * 365 * 86400.0
 class ForwardOutput(ForwardParameters):
     """Sends chunks to other nodes, Fluentd's or headrace's, by the Forward Protocol."""
 
+    old_style: ClassVar[Mapping[str, str]] = {"buffer": "tag"}
     default_chunk_keys: ClassVar[tuple[str, ...]] = ("tag",)
 
     def buffer_parameters(self) -> Mapping[str, str]:
