@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headrace.errors import BufferOverflow
+from headrace.pipeline.plugin import Output
 from headrace.plugins.in_tail import TailInput
 from headrace.testing.pipelines import Direct, Kit
 
@@ -97,6 +99,28 @@ class Rig:
             if offset != "f" * 16:
                 found[os.path.basename(path)] = int(offset, 16)
         return found
+
+
+class Gate(Output):
+    """Takes events when `open`; else waits, or refuses."""
+
+    name = "gate"
+    prefers_buffer = False
+
+    def __init__(self):
+        self.events = []
+        self.room = 99
+        """Batches that it takes."""
+        self.waiting = None
+        self.offers = 0
+
+    def process(self, tag, batch):
+        self.offers += 1
+        if not self.room:
+            raise BufferOverflow("full")
+        self.room -= 1
+        self.events += [(tag, time, record) for time, record in batch.events()]
+        return self.waiting
 
 
 def write(path, *lines, mode="a", end="\n"):

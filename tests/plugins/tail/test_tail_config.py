@@ -3,6 +3,7 @@
 import pytest
 from tail_rig import NONE, Rig, write
 
+from headrace.conf.params import declared
 from headrace.plugins.in_tail import TailInput
 from headrace.testing.pipelines import Direct, Kit
 
@@ -222,8 +223,6 @@ async def test_files_that_cannot_be_read_are_told_once(tmp_path, caplog, monkeyp
 
 
 def test_each_documented_parameter_is_there():
-    from headrace.conf.params import declared
-
     documented = """tag path path_timezone glob_policy exclude_path follow_inodes refresh_interval limit_recently_modified
     skip_refresh_on_startup read_from_head encoding from_encoding read_lines_limit read_bytes_limit_per_second
     max_line_size multiline_flush_interval pos_file pos_file_compaction_interval parse path_key rotate_wait

@@ -4,10 +4,9 @@ import asyncio
 import os
 
 import pytest
-from tail_rig import Rig, numbers, write
+from tail_rig import Gate, Rig, numbers, write
 
-from headrace.errors import BufferOverflow
-from headrace.pipeline.plugin import Output
+from headrace.plugins.in_tail import watch
 from headrace.testing.clock import settle
 from headrace.testing.pipelines import Direct
 
@@ -300,28 +299,6 @@ limit 0
     await rig.stop()
 
 
-class Gate(Output):
-    """Takes events when `open`; else waits, or refuses."""
-
-    name = "gate"
-    prefers_buffer = False
-
-    def __init__(self):
-        self.events = []
-        self.room = 99
-        """Batches that it takes."""
-        self.waiting = None
-        self.offers = 0
-
-    def process(self, tag, batch):
-        self.offers += 1
-        if not self.room:
-            raise BufferOverflow("full")
-        self.room -= 1
-        self.events += [(tag, time, record) for time, record in batch.events()]
-        return self.waiting
-
-
 async def test_a_full_buffer_holds_the_file_and_loses_nothing(tmp_path, caplog):
     rig = Rig(tmp_path, "read_from_head true", output="gate", plugins=[Gate])
     write(rig.log, *numbers(0, 2500))
@@ -418,9 +395,7 @@ async def test_without_inotify_each_file_is_looked_at_every_second(tmp_path):
 
 
 async def test_where_inotify_is_silent_files_are_polled(tmp_path, monkeypatch):
-    from headrace.plugins.in_tail.watch import Inotify
-
-    monkeypatch.setattr(Inotify, "read", lambda self: iter(()))
+    monkeypatch.setattr(watch.Inotify, "read", lambda self: iter(()))
     rig = Rig(tmp_path)
     write(rig.log)
     await rig.start(2)
@@ -433,8 +408,6 @@ async def test_where_inotify_is_silent_files_are_polled(tmp_path, monkeypatch):
 
 
 async def test_when_watches_are_used_up_files_are_polled(tmp_path, monkeypatch, caplog):
-    from headrace.plugins.in_tail import watch
-
     def full(self, *_rest):
         raise OSError(28, "No space left on device")
 
@@ -450,8 +423,6 @@ async def test_when_watches_are_used_up_files_are_polled(tmp_path, monkeypatch, 
 
 
 async def test_lost_events_are_made_up_for(tmp_path, monkeypatch):
-    from headrace.plugins.in_tail import watch
-
     rig = Rig(tmp_path)
     write(rig.log)
     await rig.start(1)

@@ -1,10 +1,13 @@
 """Texts of several lines: the parser, and in_tail with it."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tail_rig import Rig, write
+from tail_rig import Gate, Rig, write
 
+from headrace.errors import ConfError
 from headrace.plugins.parser_multiline import MATCH_LIMIT, Assembler
 from headrace.testing.contracts import check_parser, make
 
@@ -63,8 +66,6 @@ def test_what_follows_a_match_is_matched_again():
     ],
 )
 def test_what_cannot_be_read_is_refused(text, message):
-    from headrace.errors import ConfError
-
     with pytest.raises(ConfError) as caught:
         make("parser", f"@type multiline\n{text}")
     assert message in str(caught.value)
@@ -150,8 +151,6 @@ async def test_f34_a_killed_one_is_read_again_and_a_stopped_one_flushes(tmp_path
 
 
 async def test_a_text_of_a_rotated_file_is_flushed_when_it_is_let_go(tmp_path):
-    import os
-
     rig = Rig(tmp_path, "rotate_wait 1", parse=JAVA)
     write(rig.log)
     await rig.start()
@@ -191,8 +190,6 @@ async def test_without_a_first_line_in_a_file(tmp_path):
 
 
 async def test_a_refused_text_is_offered_again_after_the_flush(tmp_path):
-    from test_tail_follow import Gate
-
     rig = Rig(tmp_path, "multiline_flush_interval 1s", parse=JAVA, output="gate", plugins=[Gate])
     rig.now = lambda: [(tag, record) for tag, _time, record in rig.kit.of(Gate).events]
     write(rig.log)

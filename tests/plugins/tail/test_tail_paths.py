@@ -1,6 +1,7 @@
 """Which files a configuration names: Ruby's glob, dates, exclusions."""
 
 import os
+from datetime import UTC
 
 import pytest
 
@@ -88,8 +89,6 @@ def names(planner, tree):
 
 
 def test_dates_exclusions_and_each_path_once(tree):
-    from datetime import UTC
-
     for name in ("20231114.log", "20231114.gz", "20231115.log"):
         (tree / name).write_text("")
     planner = plan(
