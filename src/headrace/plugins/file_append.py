@@ -34,10 +34,13 @@ async def append(path: str, data: bytes, *, files: Files, clock: Clock, mode: in
         files.close(fd)
 
 
-async def create(prefix: str, rest: str, index: int, data: bytes, *, files: Files, mode: int) -> int:
-    """Write the first file of PREFIX_N REST that is free, from N = index on; return its N. Raises OSError."""
+async def create(prefix: str, rest: str, index: int, data: bytes, *, files: Files, mode: int, joint: str = "_") -> int:
+    """Write the first file of PREFIX_N REST that is free, from N = index on; return its N. Raises OSError.
+
+    joint: what stands before N.
+    """
     while True:
-        path = f"{prefix}_{index}{rest}"
+        path = f"{prefix}{joint}{index}{rest}"
         try:
             fd = files.create(path, mode)
         except FileExistsError:

@@ -72,6 +72,9 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "file": "out_file:FileOutput",
         "copy": "out_copy:CopyOutput",
         "relabel": "out_relabel:RelabelOutput",
+        "roundrobin": "out_roundrobin:RoundRobinOutput",
+        "buffer": "out_buffer:BufferOutput",
+        "secondary_file": "out_secondary_file:SecondaryFileOutput",
         "flowcounter_simple": "out_flowcounter_simple:FlowcounterSimpleOutput",
         "prometheus": "out_prometheus:PrometheusOutput",
         "elasticsearch": "out_elasticsearch:ElasticsearchOutput",
@@ -87,6 +90,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "parser": "filter_parser:ParserFilter",
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
         "prometheus": "filter_prometheus:PrometheusFilter",
+        "record_transformer": "filter_record_transformer:RecordTransformerFilter",
     },
     "parser": {
         "json": "parser_json:JsonParser",
@@ -118,6 +122,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
     "buffer": {
         "memory": "buf_memory:MemoryBuffer",
         "file": "buf_file:FileBuffer",
+        "file_single": "buf_file_single:FileSingleBuffer",
     },
     "storage": {
         "local": "storage_local:LocalStorage",

@@ -19,7 +19,7 @@ _NAMES: Final[Mapping[str, str]] = {
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
     """,
     "output": """
-        roundrobin secondary_file stream elasticsearch_dynamic
+        stream elasticsearch_dynamic
         kafka kafka2 kafka_buffered rdkafka rdkafka2
         mongo mongo_replset webhdfs td tdlog splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[str, str]] = {
         record_reformer record_modifier detect_exceptions multiprocess opentelemetry sampling_filter
     """,
     "filter": """
-        record_transformer record_modifier kubernetes_metadata concat geoip detect_exceptions
+        record_modifier kubernetes_metadata concat geoip detect_exceptions
         throttle flatten flatten_hash json_transform sampling elasticsearch_genid opensearch_genid dedot
         add suppress typecast map anonymizer ua_parser enrich_kubernetes rename_key opentelemetry
     """,
@@ -38,7 +38,7 @@ _NAMES: Final[Mapping[str, str]] = {
         winevt_sax protobuf avro logfmt
     """,
     "formatter": "protobuf avro logfmt",
-    "buffer": "file_single redis",
+    "buffer": "redis",
     "sd": "consul",
     "storage": "redis mongo memcached",
 }
