@@ -81,6 +81,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "elasticsearch_data_stream": "out_elasticsearch_data_stream:ElasticsearchDataStreamOutput",
         "loki": "out_loki:LokiOutput",
         "s3": "out_s3:S3Output",
+        "kafka2": "out_kafka2:Kafka2Output",
         "opensearch": "out_opensearch:OpensearchOutput",
         "opensearch_data_stream": "out_opensearch_data_stream:OpensearchDataStreamOutput",
     },

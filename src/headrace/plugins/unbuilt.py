@@ -20,7 +20,7 @@ _NAMES: Final[Mapping[str, str]] = {
     """,
     "output": """
         stream elasticsearch_dynamic
-        kafka kafka2 kafka_buffered rdkafka rdkafka2
+        kafka kafka_buffered rdkafka rdkafka2
         mongo mongo_replset webhdfs td tdlog splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
         kinesis_streams_aggregated kinesis_firehose sqs sns rewrite_tag_filter rewrite route forest label_router
