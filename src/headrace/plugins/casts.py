@@ -37,7 +37,7 @@ def _cast(field: str, type_: str, option: str, make_time: MakeTime) -> Cast:
         return _time(option, make_time)
     if type_ == "array":
         return lambda value: _split(to_s(value), option or ",")
-    simple: Mapping[str, Cast] = {"string": to_s, "integer": to_integer, "float": _float, "bool": _bool}
+    simple: Mapping[str, Cast] = {"string": to_s, "integer": to_integer, "float": to_float, "bool": _bool}
     if type_ not in simple:
         raise ValueError(f'field "{field}" cannot be of type "{type_}"; types are {", ".join(_TYPES)}')
     return simple[type_]
@@ -54,7 +54,8 @@ def to_integer(value: Any) -> int:
     return int(match[1]) if match else 0
 
 
-def _float(value: Any) -> float:
+def to_float(value: Any) -> float:
+    """A value as Ruby's to_f makes a float of it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     match = _FLOAT.match(to_s(value))

@@ -12,6 +12,7 @@ from headrace.conf.params import boolean, raw_section, string
 from headrace.pipeline.accessor import Accessor
 from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import Filter
+from headrace.plugins.nested_fields import without
 from headrace.plugins.parsing import ParserError
 from headrace.plugins.ruby_text import scrub, to_s
 
@@ -81,7 +82,7 @@ class ParserFilter(Filter):
                     continue
                 base = record
                 if self.remove_key_name_field and self.reserve_data:
-                    base = _without(record, self._key)
+                    base = without(record, self._key)
                 kept.append((time if self.reserve_time or moment is None else moment, self._merged(base, fields)))
         return Batch.of(kept)
 
@@ -99,22 +100,3 @@ class ParserFilter(Filter):
         if self.hash_value_field is not None:
             fields = {self.hash_value_field: fields}
         return {**record, **fields} if self.reserve_data else fields
-
-
-def _without(record: Record, key: Accessor) -> Record:
-    """The record without one place of it; what else it holds is shared, what is changed is copied."""
-    copy = dict(record)
-    holder: Any = copy
-    for step in key.path[:-1]:
-        try:
-            inner = holder[step].copy()
-        except (KeyError, IndexError, TypeError, AttributeError):
-            return copy
-        holder[step] = inner
-        holder = inner
-    last = key.path[-1]
-    if isinstance(holder, dict):
-        holder.pop(last, None)
-    elif isinstance(holder, list) and isinstance(last, int) and -len(holder) <= last < len(holder):
-        holder.pop(last)
-    return copy
