@@ -2,7 +2,8 @@
 
 Rules:
 - A body is taken whole or not at all: one bad line or element refuses all of it.
-- Expansion is bounded: a compressed body may not grow past the limit, in any number of members.
+- Expansion is bounded: a compressed body may not grow past the limit, in any number of members, nor out of
+  proportion (`bounds`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import HttpError
 from headrace.pipeline.event import unpack_flat
+from headrace.plugins.in_http.bounds import check_expansion, check_json
 from headrace.plugins.jsoncodec import decode
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.event import Record
 
+_STEP: Final = 4 << 20
+"""Bytes that are expanded between two looks."""
 _LINE: Final = re.compile(rb"\r?\n")
 
 
@@ -37,6 +41,7 @@ def _only_maps(values: list[Any]) -> list[Record]:
 
 def json_records(body: bytes) -> list[Record]:
     """One object, or an array of objects."""
+    check_json(body)
     try:
         value = decode(body)
     except ValueError as error:
@@ -50,6 +55,7 @@ def json_records(body: bytes) -> list[Record]:
 
 def ndjson_records(body: bytes) -> list[Record]:
     """One object, or an array of objects, a line; empty lines count for nothing."""
+    check_json(body)
     records: list[Record] = []
     for number, line in enumerate(_LINE.split(body), 1):
         if not line or line.isspace():
@@ -81,19 +87,23 @@ FORMATS: Final[dict[str, Callable[[bytes], list[Record]]]] = {
 def _inflate(data: bytes, wbits: int, limit: int, *, members: bool) -> bytes:
     parts: list[bytes] = []
     room = limit
+    size = len(data)
     while True:
         unpacker_ = zlib.decompressobj(wbits)
-        part = unpacker_.decompress(data, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise HttpError(413, f"the body expands to more than {limit} bytes")
-        parts.append(part)
-        if not unpacker_.eof:
-            raise bad("the compressed body is cut short")
+        while not unpacker_.eof:
+            part = unpacker_.decompress(data, min(room + 1, _STEP))
+            room -= len(part)
+            if room < 0:
+                raise HttpError(413, f"the body expands to more than {limit} bytes")
+            check_expansion(size - len(unpacker_.unconsumed_tail) - len(unpacker_.unused_data), limit - room)
+            parts.append(part)
+            data = unpacker_.unconsumed_tail
+            if not part and not data and not unpacker_.eof:
+                raise bad("the compressed body is cut short")
         data = unpacker_.unused_data
         # gzip(1) pads with zeros, and other bytes after the last member mean a damaged body.
         if not data.strip(b"\0"):
-            return b"".join(parts) if len(parts) > 1 else part
+            return b"".join(parts) if len(parts) > 1 else parts[0]
         if not members:
             raise bad("bytes after the compressed body")
 

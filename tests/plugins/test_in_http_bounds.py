@@ -1,0 +1,59 @@
+"""Bodies that would become very many objects, and bodies that only look so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from headrace.errors import HttpError
+from headrace.plugins.in_http.body import expand, json_records, ndjson_records
+from headrace.plugins.in_http.bounds import FREE, OBJECTS, VALUES
+
+LIMIT = 256 << 20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({f"k{number}": 1 for number in range(VALUES * 2)}).encode(),
+        b"[" + json.dumps({f"k{number}": [] for number in range(VALUES * 2)}).encode() + b",{}]",
+        json.dumps({"a": list(range(VALUES * 2))}).encode(),
+        b"[" + b",".join([b"{}"] * (OBJECTS + 1)) + b"]",
+        b'{"a":' + b"[" * (OBJECTS * 2),
+    ],
+    ids=["keys", "keys in an array", "elements", "records", "depth"],
+)
+def test_a_body_that_holds_too_much_is_refused(body):
+    for decode in (json_records, ndjson_records):
+        with pytest.raises(HttpError) as caught:
+            decode(body)
+        assert caught.value.status == 413
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"message": "1," * VALUES * 2},
+        {"message": '"\\,{' * VALUES},
+        [{"message": "1,2,3", "n": number, "tags": ["a", "b"]} for number in range(30_000)],
+    ],
+    ids=["commas in a text", "quotes and commas in a text", "many records"],
+)
+def test_a_body_of_texts_and_records_is_taken(value):
+    records = json_records(json.dumps(value).encode())
+    assert records == (value if isinstance(value, list) else [value])
+
+
+def test_expansion():
+    line = b'{"message":"GET / HTTP/1.1","code":200,"n":%d}\n'
+    logs = b"".join(line % number for number in range(400_000))
+    assert len(logs) > FREE
+    assert expand(b"gzip", gzip.compress(logs), LIMIT) == logs
+    alike = line % 1 * (FREE // len(line))
+    assert expand(b"gzip", gzip.compress(alike), LIMIT) == alike
+    for bomb in (gzip.compress(bytes(FREE * 2)), gzip.compress(bytes(FREE)) * 2):
+        with pytest.raises(HttpError, match="200 times") as caught:
+            expand(b"gzip", bomb, LIMIT)
+        assert caught.value.status == 413
