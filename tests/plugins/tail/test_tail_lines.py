@@ -89,7 +89,7 @@ def test_names_of_encodings_are_rubys(name, codec):
 
 @pytest.mark.parametrize("name", ["invalid_encoding", "UTF-16", "rot13", "base64", "cp037"])
 def test_what_is_no_encoding_of_lines_is_refused(name):
-    with pytest.raises(ValueError, match="encoding|order of bytes|lines cannot"):
+    with pytest.raises(ValueError, match=r"encoding|order of bytes|lines cannot"):
         codec_of(name)
 
 

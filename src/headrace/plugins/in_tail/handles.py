@@ -46,6 +46,11 @@ class Handles:
     def __len__(self) -> int:
         return len(self._open) + len(self._pinned)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether files without a name leave others little room."""
+        return len(self._pinned) > self.most // 2
+
     def known(self, tail: Tailed) -> int | None:
         """The descriptor of a file that is open."""
         fd = self._pinned.get(tail)
@@ -74,6 +79,8 @@ class Handles:
         fd = self._pinned.pop(tail, None)
         if fd is not None:
             self._open[tail] = fd
+            while len(self) > self.most and self._evict():
+                pass
 
     def close(self, tail: Tailed) -> None:
         """Close a file, if it is open."""
@@ -90,7 +97,7 @@ class Handles:
             self.close(tail)
 
     def _open_file(self, tail: Tailed) -> int:
-        while len(self._open) >= self.most and self._evict():
+        while len(self) >= self.most and self._evict():
             pass
         while True:
             try:

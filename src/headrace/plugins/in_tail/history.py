@@ -11,13 +11,18 @@ and repeats nothing:
 
 from __future__ import annotations
 
+import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.plugins.in_tail.positions import Slot
+
+
+FOLDERS: Final = 64
+"""Folders whose names are remembered."""
 
 
 class History:
@@ -91,12 +96,29 @@ class History:
         return path if _goes_on(path, slot.inode, slot.offset) else None
 
 
-def find_inode(path: str, identity: tuple[int, int]) -> str | None:
-    """Where in its folder a file lies that had this path; None when it is gone."""
-    folder, slash, _base = path.rpartition("/")
-    folder = folder + "/" if slash else ""
-    name = _inodes(folder).get(identity[1])
-    return folder + name if name is not None and _leads_to(os.fsencode(folder + name), identity) else None
+class Names:
+    """Finds files that have left their path in the folder where they were; what a folder holds is remembered."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._folders: dict[str, tuple[float, dict[int, str]]] = {}
+
+    def find(self, path: str, identity: tuple[int, int], since: float) -> str | None:
+        """Where a file lies that had this path until `since`; None when it is gone, or elsewhere."""
+        base, slash, _name = path.rpartition("/")
+        folder = base + "/" if slash else ""
+        looked, names = self._folders.get(folder, (-math.inf, {}))
+        name = names.get(identity[1])
+        if name is not None and _leads_to(os.fsencode(folder + name), identity):
+            return folder + name
+        if name is None and looked > since:
+            return None
+        if len(self._folders) >= FOLDERS:
+            self._folders.clear()
+        names = _inodes(folder)
+        self._folders[folder] = (self._now(), names)
+        name = names.get(identity[1])
+        return folder + name if name is not None and _leads_to(os.fsencode(folder + name), identity) else None
 
 
 def _inodes(folder: str) -> dict[int, str]:

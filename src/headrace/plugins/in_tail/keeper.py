@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.throttle import Throttle
 from headrace.plugins.in_tail.handles import MovedError
-from headrace.plugins.in_tail.history import find_inode
+from headrace.plugins.in_tail.history import Names
 from headrace.plugins.in_tail.reader import PACE
 from headrace.plugins.in_tail.search import Search
 
@@ -84,6 +84,7 @@ class FileKeeper:
         """Path -> the file that had it last and is still read."""
         self._finished: list[Tailed] = []
         self._search = Search(planner, clock, rules.refresh_interval)
+        self._names = Names(clock.now)
         self._open_errors = Throttle(now=clock.now)
         self.rotated = 0
         self.lost = 0
@@ -260,7 +261,8 @@ class FileKeeper:
         self._reader.enqueue(tail)
 
     def _hold(self, tail: Tailed) -> bool:
-        """Keep a file open that has no name that we know."""
+        """Keep a file open that has left its path. When many are, those with another name are found by that."""
+        since = self._clock.now() if tail.rotated_at is None else tail.rotated_at
         try:
             self._handles.pin(tail)
         except MovedError:
@@ -269,8 +271,11 @@ class FileKeeper:
             if error.errno in {errno.EMFILE, errno.ENFILE}:
                 return True  # tried again in its turn
         else:
+            if self._handles.crowded and (name := self._names.find(tail.path, tail.identity, since)) is not None:
+                tail.name = name
+                self._handles.unpin(tail)
             return True
-        name = find_inode(tail.path, tail.identity)
+        name = self._names.find(tail.path, tail.identity, since)
         if name is not None and name != tail.name:
             tail.name = name
             return self._hold(tail)
