@@ -13,6 +13,7 @@ from http_rig import context_of
 from headrace.conf.fluent import parse
 from headrace.core.clock import Clock
 from headrace.pipeline.discovery import Service
+from headrace.plugins.folder import Folders
 from headrace.testing.clock import FakeClock
 
 
@@ -41,6 +42,21 @@ def test_static_takes_service_and_server_sections():
 
 def test_secrets_are_not_shown():
     assert "hush" not in repr(Service("a", password="hush", shared_key="hush"))
+
+
+def test_a_discovery_of_ones_own_is_one_class_in_a_file(tmp_path):
+    (tmp_path / "sd_dice.py").write_text(
+        "from headrace.conf.params import integer\n"
+        "from headrace.pipeline.discovery import Service, ServiceDiscovery\n"
+        "class Dice(ServiceDiscovery):\n"
+        '    """Nodes by number."""\n'
+        '    sides = integer(default=6, doc="How many")\n'
+        "    def provision(self, context):\n"
+        "        self.found([Service(f'node{n}') for n in range(self.sides)])\n"
+    )
+    context = context_of()
+    context.lookup = Folders([str(tmp_path)]).lookup
+    assert len(discovery("@type dice\nsides 4", context).services) == 4
 
 
 # Files.

@@ -1,9 +1,9 @@
 """Plugins that are files of a folder: DIR/out_pigeon.py is what `@type pigeon` of a <match> means.
 
 Rules:
-- The names are Fluentd's: in_, out_, filter_, parser_, formatter_, buf_ and the plugin's name; a package
-  (out_pigeon/__init__.py) does as well. The plugin is the one class there that derives from the base class of its
-  kind; classes whose name begins with an underscore do not count.
+- The names are Fluentd's: in_, out_, filter_, parser_, formatter_, buf_, storage_, sd_ and the plugin's name; a
+  package (out_pigeon/__init__.py) does as well. The plugin is the one class there that derives from the base class
+  of its kind; classes whose name begins with an underscore do not count.
 - A folder goes before the built-ins and the installed packages, and an earlier folder before a later one: who names
   a folder wants what is in it.
 - A file is executed when a configuration first names it, and again at a reload. What it imports from its own folder
