@@ -135,6 +135,8 @@ def unpacker(data: bytes, size: int = 0) -> msgpack.Unpacker:
 
 _MALFORMED: Final = (msgpack.UnpackException, TypeError, RecursionError)
 """What the unpacker raises besides ValueError with a text."""
+UNREADABLE: Final = (ValueError, *_MALFORMED)
+"""What reading msgpack may raise."""
 
 
 def unpack_value(data: bytes) -> Any:
@@ -162,7 +164,7 @@ def unpack_flat(data: bytes) -> list[Any]:
                 values += value
             else:
                 values.append(value)
-    except (ValueError, *_MALFORMED) as error:
+    except UNREADABLE as error:
         raise ValueError(str(error) or "nested too deeply") from error
     if end != len(data):
         raise ValueError("cut short")
@@ -225,7 +227,7 @@ def entry_ends(data: bytes) -> list[int]:
             skip()
             end = tell()
             ends.append(end)
-    except (ValueError, *_MALFORMED) as error:
+    except UNREADABLE as error:
         raise ValueError("the stream of events is malformed or cut short") from error
     return ends
 
@@ -239,7 +241,7 @@ def count_values(data: bytes, claimed: int) -> int:
         source = msgpack.Unpacker(max_buffer_size=len(data) + 5)
         source.feed(b"\xdd" + claimed.to_bytes(4, "big"))
         source.feed(data)
-        with suppress(ValueError, *_MALFORMED):  # the claim may be wrong, and the stream right
+        with suppress(*UNREADABLE):  # the claim may be wrong, and the stream right
             source.skip()
             if source.tell() == len(data) + 5:
                 return claimed

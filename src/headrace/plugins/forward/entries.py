@@ -6,8 +6,9 @@ entry that is no event is found by who decodes it first, and costs its neighbour
 (`headrace.pipeline.event.decoded`); `look` finds it at once.
 
 A record is bounded by what it would become: a value of one byte takes up to 64 in memory, so a record of more
-than 512 KiB may hold 131,072 values at the most. A compressed stream is expanded piece by piece, and given
-up as soon as it is too large, or past 32 MiB and more than `ratio` times what came.
+than 512 KiB may hold 131,072 values at the most; and entries must be long enough to be events. A compressed
+stream is expanded piece by piece, and given up as soon as it is too large, or past 16 MiB and more than `ratio`
+times what came.
 """
 
 from __future__ import annotations
@@ -18,24 +19,32 @@ from typing import TYPE_CHECKING, Final
 import zstandard
 
 from headrace.errors import Error, Side
-from headrace.pipeline.event import count_values, entry_ends, event_time, pack_event, unpack_value, unpacker
+from headrace.pipeline.event import UNREADABLE, count_values, event_time, pack_event, unpack_value, unpacker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXPANDED_LIMIT: Final = 256 << 20
 RATIO_LIMIT: Final = 200
-RATIO_FREE: Final = 32 << 20
+RATIO_FREE: Final = 16 << 20
 """Bytes that a stream may expand to whatever its ratio."""
 LARGE: Final = 512 << 10
 """Bytes of a record up to which its values need no counting."""
 VALUES_LIMIT: Final = 1 << 17
 """Values in a larger record, and in all the larger records of a message eight times as many."""
+ODD_LIMIT: Final = 200_000
+"""Entries of a message that are decoded to be mended or left out."""
+_SHORTEST: Final = 7
+"""Bytes of the shortest usual entry: a time in seconds and an empty record."""
+_SOME: Final = 1 << 13
+"""Bytes of entries that may be shorter on average."""
 _PIECE: Final = 1 << 16
 _WINDOW: Final = 1 << 25
 
 _EVENT: Final = b"\x92\xd7\x00"
 _SECONDS: Final = b"\x92\xce"
+_WITH_METADATA: Final = b"\x92\x92\xd7\x00"
+_ZERO: Final = bytes(4)
 _USUAL: Final = frozenset({b"\x92\xd7", b"\x92\xce", b"\x92\xc7", b"\x92\xcf", b"\x92\xd3"})
 """How an entry begins whose time is an EventTime or an integer of today."""
 _MAPS: Final = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
@@ -123,18 +132,16 @@ def _zstd_frame_end(data: bytes, at: int) -> int:
 
 
 def count(entries: bytes, claimed: int) -> int:
-    """How many entries there are, when they look as usual at first sight and are bounded. Raises Refused.
+    """How many entries there are, of which none is larger than it may be. Raises Refused.
 
     claimed: what the sender says, 0 when it says nothing.
     """
+    if len(entries) > LARGE:
+        return sum(1 for _ in _cut(entries))
     try:
-        if len(entries) <= LARGE:
-            return count_values(entries, claimed)
-        ends = entry_ends(entries)
+        return count_values(entries, claimed)
     except ValueError as error:
         raise Refused(str(error)) from error
-    _bound(entries, ends)
-    return len(ends)
 
 
 def is_usual(entries: bytes) -> bool:
@@ -148,40 +155,68 @@ def look(entries: bytes, now: int) -> tuple[bytes, int, int]:
     An entry without a time, or with the time 0, happened `now` (nanoseconds); one without a record is left
     out; a time with metadata (Fluent Bit's form) becomes the time. Raises Refused.
     """
-    try:
-        ends = entry_ends(entries)
-    except ValueError as error:
-        raise Refused(str(error)) from error
-    if len(entries) > LARGE:
-        _bound(entries, ends)
-    kept: list[bytes] = []
-    refused = start = 0
-    changed = False
-    for end in ends:
-        if (
-            entries[start : start + 3] == _EVENT
-            and entries[start + 11] in _MAPS
-            and entries[start + 3 : start + 7] != b"\0\0\0\0"
-        ) or (
-            entries[start : start + 2] == _SECONDS
-            and entries[start + 6] in _MAPS
-            and entries[start + 2 : start + 6] != b"\0\0\0\0"
-        ):
-            kept.append(entries[start:end])
+    parts: list[bytes] = []
+    number = refused = odd = 0
+    start = kept = 0  # kept: the beginning of the entries that go on as they are
+    for end in _cut(entries):
+        if _is_event(entries, start):
+            number += 1
+        elif (made := _mended(raw := entries[start:end], now)) is raw:
+            number += 1
+            odd += 1
         else:
-            raw = entries[start:end]
-            made = _mended(raw, now)
-            changed = changed or made is not raw
+            odd += 1
+            parts.append(entries[kept:start])
+            kept = end
             if made is None:
                 refused += 1
             else:
-                kept.append(made)
+                number += 1
+                parts.append(made)
+        if odd > ODD_LIMIT:
+            raise Refused(f"more than {ODD_LIMIT} entries of the message are unusual")
         start = end
-    return (b"".join(kept) if changed else entries), len(kept), refused
+    if not parts:
+        return entries, number, refused
+    parts.append(entries[kept:])
+    return b"".join(parts), number, refused
+
+
+def _is_event(entries: bytes, at: int) -> bool:
+    """Whether an entry is a pair of an EventTime or a 32-bit time, neither of them 0, and a map."""
+    if entries[at : at + 3] == _EVENT:
+        return entries[at + 11] in _MAPS and entries[at + 3 : at + 7] != _ZERO
+    if entries[at : at + 2] == _SECONDS:
+        return entries[at + 6] in _MAPS and entries[at + 2 : at + 6] != _ZERO
+    return False
+
+
+def _cut(entries: bytes) -> Iterator[int]:
+    """Where each entry ends. Raises Refused for a stream that is not whole, and for entries that are no events."""
+    source = unpacker(entries)
+    skip, tell = source.skip, source.tell
+    size = len(entries)
+    left = 8 * VALUES_LIMIT
+    number = start = 0
+    while start < size:
+        try:
+            skip()
+        except UNREADABLE as error:
+            raise Refused("the stream of events is malformed or cut short") from error
+        end = tell()
+        number += 1
+        if end - start > LARGE:
+            left -= _values(entries[start:end], min(left, VALUES_LIMIT))
+        elif number * _SHORTEST > end + _SOME:
+            raise Refused("the entries of the message are too short to be events")
+        yield end
+        start = end
 
 
 def _mended(raw: bytes, now: int) -> bytes | None:
     """An entry of an unusual form as one that every reader understands; None when it is no event."""
+    if raw[:4] == _WITH_METADATA and raw[12:13] == b"\x80" and raw[13] in _MAPS and raw[4:8] != _ZERO:
+        return raw[1:12] + raw[13:]
     try:
         value = unpack_value(raw)
     except ValueError:
@@ -200,16 +235,6 @@ def _mended(raw: bytes, now: int) -> bytes | None:
     elif len(value) == 2 and time is value[0] and time is not None:
         return raw
     return pack_event(moment, record)
-
-
-def _bound(entries: bytes, ends: list[int]) -> None:
-    """Refuse records that would take far more memory than they have bytes."""
-    left = 8 * VALUES_LIMIT
-    start = 0
-    for end in ends:
-        if end - start > LARGE:
-            left -= _values(entries[start:end], min(left, VALUES_LIMIT))
-        start = end
 
 
 def _values(data: bytes, limit: int) -> int:

@@ -169,6 +169,9 @@ class Decoder:
     def _done(self, message: Message) -> Message:
         message.size = self._started
         self._started = 0
+        if not self._available:  # an idle connection holds nothing of what it brought
+            self._buffer = b""
+            self._at = 0
         self._step = Decoder._head
         return message
 
@@ -287,9 +290,10 @@ class Decoder:
             raise self._wait(self._available + 1) from None
         if searcher.tell() > limit:
             raise ProtocolError(f"a message has more than {limit} bytes")
-        self._searcher = None
+        size = searcher.tell()
+        searcher = self._searcher = None  # it holds a copy of all that
         data = self._join()
-        return self._take(data[self._at : self._at + searcher.tell()])
+        return self._take(data[self._at : self._at + size])
 
     def _take(self, frame: bytes) -> Message:
         self._consume(len(frame))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
-
 from headrace.pipeline.event import event_time, pack_event, pack_value, unpacker
 from headrace.plugins.forward.messages import FORWARD, SINGLE, VALUE, Message
 
@@ -45,16 +43,13 @@ def taken_apart(frame: bytes) -> Message:
         return broken(f"a tag of {len(tag)} bytes")
     at = source.tell()
     second = frame[at]
-    if 0x90 <= second <= 0x9F or second in {0xDC, 0xDD}:
-        count = source.read_array_header()
-        start = source.tell()
-        # One array of all entries, begun anew: skipped in one call.
-        rest = msgpack.Unpacker(max_buffer_size=len(frame))
-        rest.feed(frame[at:])
-        rest.skip()
-        end = at + rest.tell()
+    width = {0xDC: 2, 0xDD: 4}.get(second)
+    if 0x90 <= second <= 0x9F or width is not None:
+        start = at + 1 + (width or 0)
+        source.skip()
+        end = source.tell()
         message = Message(FORWARD, tag, frame[start:end])
-        message.count = count
+        message.count = int.from_bytes(frame[at + 1 : start], "big") if width else second & 0x0F
         left = size - 2
     elif size < 3:
         return broken("a message without a record")
@@ -68,8 +63,7 @@ def taken_apart(frame: bytes) -> Message:
     if left:
         if len(frame) - end > OPTIONS_LIMIT:
             return broken(f"options of more than {OPTIONS_LIMIT} bytes")
-        rest = unpacker(frame[end:])
-        set_options(message, rest.unpack())
+        set_options(message, source.unpack())
     return message
 
 

@@ -52,7 +52,7 @@ class ForwardInput(Source):
     )
     decompression_ratio_limit = integer(
         default=entries.RATIO_LIMIT,
-        doc="Compressed entries that grow past 32 MiB may grow to so many times their size; 0: to any",
+        doc="Compressed entries that grow past 16 MiB may grow to so many times their size; 0: to any",
     )
     skip_invalid_event = boolean(
         default=None,
