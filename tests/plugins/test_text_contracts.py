@@ -25,6 +25,7 @@ PARSERS = dict.fromkeys(registry.BUILT_INS["parser"], "") | {
     "tsv": "keys a,b",
     "regexp": r"expression /^(?<a>\S*) (?<time>.*)$/m",
     "apache2": "keep_time_key true",
+    "multiline": r"format1 /^(?<a>\S*)\n?/",
     "ltsv": "types a:integer,b:float,c:bool,d:array,e:time,f:string",
 }
 PLUGINS = [(kind, name) for kind, names in registry.BUILT_INS.items() for name in names]

@@ -206,3 +206,15 @@ def test_files_taken_over_from_fluentd_and_given_back(prefix, headrace, more):
         path, offset, inode = line.split("\t")
         assert len(offset) == len(inode) == 16
         assert path.startswith(str(prefix))
+
+
+def test_the_example(prefix, headrace):
+    logs = prefix / "logs"
+    logs.mkdir()
+    process = headrace("headrace", "run", rig.EXAMPLES / "tail.conf", env={"LOGS": str(logs)})
+    process.wait_for("worker is now running")
+    (logs / "one.json").write_text('{"message":"hello"}\n')
+    (logs / "two.trace").write_text("2024-01-02 03:04:05 ERROR it broke\n  at here\n  at there\n")
+    process.wait_for(f'app.json: {{"message":"hello","file":"{logs}/one.json"}}')
+    process.wait_for('app.trace: {"level":"ERROR","message":"it broke\\n  at here\\n  at there"}')
+    assert process.stop() == 0
