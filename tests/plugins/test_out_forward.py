@@ -191,6 +191,38 @@ async def test_a_connection_that_ends_before_the_ack_sends_the_chunk_again_with_
         assert node.accepts == 2
 
 
+NONSENSE = {
+    "a reply that announces a gigabyte": b"\xdb\x40\x00\x00\x00" + b"x" * 100_000,
+    "an id that announces a gigabyte": b"\x81\xa3ack\xc6\x40\x00\x00\x00" + b"y" * 100_000,
+    "nesting": b"\x91" * 100_000,
+    "no msgpack": b"\xc1",
+    "a list for an id": b"\x81\xa3ack\x91\x01",
+    "another id": b"\x81\xa3ack\xc4\x03abc",
+    "nil": b"\xc0",
+    "nil for an id": b"\x81\xa3ack\xc0",
+}
+
+
+@pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE)
+@pytest.mark.parametrize("security", ["", "<security>\nself_hostname me\nshared_key secret\n</security>\n"])
+async def test_replies_that_make_no_sense_end_the_connection_and_keep_the_chunk(reply, security):
+    async with Node() as node:
+
+        async def talk(reader, writer, _number):
+            if not security:
+                await reader.read(10)
+            writer.write(reply)
+            await reader.read()
+
+        node.talk = talk
+        async with rig.output("heartbeat_type none\n" + ACK + security + server_text(node)) as (running, emit):
+            await emit("t", one(1))
+            await running.failed(2)
+            await until(lambda: not node.open)
+            assert running.runner.stats()["buffered"] == 1
+            assert running.stats()["unacknowledged"] == 0
+
+
 async def test_what_the_node_did_not_acknowledge_goes_to_the_next_node_at_once():
     async with Node() as bad, Node() as good:
         bad.then = "close"

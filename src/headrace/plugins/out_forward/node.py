@@ -179,8 +179,7 @@ class Node:
     def stats(self) -> dict[str, Any]:
         """The figures of this node."""
         return {
-            "host": self.service.host,
-            "port": self.service.port,
+            "address": f"{self.service.host}:{self.service.port}",
             "available": self.available,
             "standby": self.standby,
             "weight": self.weight,
