@@ -6,12 +6,14 @@ import pytest
 
 from headrace.conf.params import declared_params, declared_sections
 from headrace.pipeline import plugin as bases
+from headrace.pipeline.context import BASES
 from headrace.plugins import registry
 
 ALL = sorted({registry.lookup(kind, name) for kind in registry.BUILT_INS for name in registry.BUILT_INS[kind]}, key=str)
 SECRET = re.compile(r"passw|passphrase|secret|token")
 CHILDREN = {"input": bases.Source, "output": bases.Output, "filter": bases.Filter}
 CHILDREN |= {"parser": bases.Parser, "formatter": bases.Formatter}
+CHILDREN |= {kind: BASES[kind] for kind in ("storage", "sd")}
 
 
 @pytest.mark.parametrize("kind", CHILDREN)
