@@ -229,12 +229,14 @@ def nginx(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-        def get(target: str, *fields: str, method: str = "GET") -> Answer:
+        def get(target: str, *fields: str, method: str = "GET", body: bytes = b"") -> Answer:
             lines = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close", *fields]
+            if body:
+                lines.append(f"Content-Length: {len(body)}")
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(10)
                 sock.connect(path)
-                sock.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
+                sock.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
                 raw = b""
                 while data := sock.recv(65536):
                     raw += data

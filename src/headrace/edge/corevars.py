@@ -152,6 +152,13 @@ def _sent_connection(request: Request) -> bytes:
     return b"keep-alive" if request.exchange.keep_alive else b"close"
 
 
+def _method(request: Request) -> bytes:
+    """The client's method, within a subrequest too."""
+    while request.parent is not None:
+        request = request.parent
+    return request.method
+
+
 CORE: Final[dict[str, Getter]] = {
     "args": _args,
     "query_string": _args,
@@ -160,7 +167,7 @@ CORE: Final[dict[str, Getter]] = {
     "document_uri": lambda r: r.uri,
     "request_uri": lambda r: r.exchange.head.target if r.uri else None,
     "request": _request_line,
-    "request_method": lambda r: r.method,
+    "request_method": _method,
     "request_length": _request_length,
     "request_time": _request_time,
     "request_id": _request_id,

@@ -47,6 +47,8 @@ class Location:
         self._header_filters: dict[str, list[HeaderFilter]] = {}
         self._body_filters: dict[str, list[BodyFilter]] = {}
         self.header_filters: tuple[HeaderFilter, ...] = ()
+        self.script_filters: tuple[HeaderFilter, ...] = ()
+        """Those of the header filters that run for subrequests too."""
         self.body_filters: tuple[BodyFilter, ...] = ()
         self.log_handlers: tuple[Callable[[Request], None], ...] = ()
         # what they need
@@ -111,6 +113,7 @@ class Location:
             steps.insert(rewrites, (phases.POST_REWRITE, post_rewrite))
         self.steps = tuple(steps)
         self.header_filters = tuple(f for place in HEADER_ORDER for f in self._header_filters.get(place, ()))
+        self.script_filters = tuple(self._header_filters.get("script", ()))
         self.body_filters = tuple(f for place in BODY_ORDER for f in self._body_filters.get(place, ()))
         self.settings = self.scope.effective()
 

@@ -78,6 +78,8 @@ class Request:
     chunked: bool = False
     started: bool = False
     lua: Any = None
+    parent: Request | None = None
+    """The request that this one is a subrequest of."""
     keep_buffered: bool = False
     target: tuple[bytes, bytes | None] | None = None
     _id: int = 0
@@ -171,6 +173,12 @@ class Request:
     def get_slot(self, name: bytes) -> bytes | None:
         """The stored value of a variable made by `set`, a named capture or a map."""
         return self._vars.get(name) if self._vars is not None else None
+
+    def variables(self) -> dict[bytes, bytes]:
+        """The stored values of all variables by name, to be read or shared."""
+        if self._vars is None:
+            self._vars = {}
+        return self._vars
 
     def set_slot(self, name: bytes, value: bytes) -> None:
         """Store the value of a variable made by `set`, a named capture or a map."""

@@ -160,7 +160,7 @@ def find_location(request: Request) -> Steps | None:
     limit = location.max_body
     exchange = request.exchange
     if exchange.settings is not location.http:
-        exchange.conn.use(location.http, exchange)
+        exchange.adopt(location.http)
     body = exchange.body
     if body is not None and limit:
         length = max(exchange.head.content_length or 0, body.received)

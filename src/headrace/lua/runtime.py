@@ -32,6 +32,7 @@ from headrace.lua.api.headers import HeadersApi
 from headrace.lua.api.output import OutputApi
 from headrace.lua.api.process import ProcessApi
 from headrace.lua.api.request import RequestApi
+from headrace.lua.api.subrequests import SubrequestApi
 from headrace.lua.api.tls import TlsApi
 from headrace.lua.paths import search_paths
 from headrace.lua.sched import Scheduler
@@ -105,13 +106,16 @@ class Runtime:
         self.process = ProcessApi(requests, settings.error_log)
         self.output = OutputApi(requests)
         self.request = RequestApi(requests)
+        headers = HeadersApi(requests)
+        self.subrequests = SubrequestApi(requests, headers)
         host: dict[str, Callable[..., Any]] = {}
         for part in (
             self.scheduler,
             self.process,
             self.output,
             self.request,
-            HeadersApi(requests),
+            headers,
+            self.subrequests,
             TlsApi(self.tls_configs),
         ):
             host.update(part.functions())
@@ -131,6 +135,7 @@ class Runtime:
         for zone, name in zip(self.zones, settings.shared_dicts, strict=True):
             self.vm.entry("share_dict")(name.encode("utf-8", "surrogateescape"), zone.address, zone.size)
         self.scheduler.bind(self.vm)
+        self.subrequests.ended = self.vm.entry("subrequest_ended")
         self.output.flushed = self.vm.entry("flushed")
         self.request.body_ready = self.vm.entry("body_ready")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")

@@ -87,6 +87,10 @@ class Exchange:
         self._chunked = False
         self._left: int | None = None  # declared body bytes still to be sent
 
+    def adopt(self, settings: ServerSettings) -> None:
+        """From here on the connection follows these settings (a virtual server, a location)."""
+        self.conn.use(settings, self)
+
     def body_now(self) -> bytes | None:
         """The whole body if it has arrived (b"" when there is none), else None. Raises HttpError 400, 413."""
         return b"" if self.body is None else self.body.now(self.settings.max_body)

@@ -119,6 +119,18 @@ class HeadersApi:
             fields.append((b"transfer-encoding", b"chunked"))
         return b"".join(b"%b\0%b\0" % field for field in fields)
 
+    def fields_of(self, request: Request) -> bytes:
+        """All fields of the answer of a subrequest, with the usual spelling of their names."""
+        fields = list(request.headers_out)
+        special = (
+            (b"Content-Type", request.content_type or None),
+            (b"Content-Length", None if request.content_length is None else b"%d" % request.content_length),
+            (b"Location", request.location_out),
+            (b"Last-Modified", None if request.last_modified is None else http_date(request.last_modified)),
+        )
+        fields += [(name, value) for name, value in special if value is not None]
+        return b"".join(b"%b\0%b\0" % field for field in fields)
+
     def headers_in(self, request_id: int) -> bytes:
         """All fields of the request."""
         return b"".join(b"%b\0%b\0" % field for field in self.requests[request_id].headers_in())

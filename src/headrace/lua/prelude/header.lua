@@ -135,6 +135,8 @@ local function to_table(text, max, fold)
     return fields
 end
 
+S.fields_to_table = to_table
+
 local folded = {
     __index = function(fields, key)
         if type(key) ~= "string" then

@@ -12,6 +12,7 @@ local method_names = {}
 for name, number in pairs(methods) do
     method_names[number] = name
 end
+S.method_names = method_names
 
 S.getters.ctx = function()
     local R = S.R
@@ -20,7 +21,7 @@ S.getters.ctx = function()
     end
     local ctx = R.ctx
     if not ctx then
-        ctx = {}
+        ctx = S.given_ctx[R.id] or {}
         R.ctx = ctx
     end
     return ctx
@@ -38,8 +39,7 @@ S.setters.ctx = function(value)
 end
 
 S.getters.is_subrequest = function()
-    S.request()
-    return false
+    return host.is_subrequest(S.request().id) == 1
 end
 
 ngx.var = setmetatable({}, {
