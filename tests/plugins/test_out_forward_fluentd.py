@@ -8,8 +8,8 @@ from pathlib import Path
 
 import node_rig as rig
 import pytest
-import trustme
 
+from headrace.commands.main import main
 from headrace.pipeline.event import NS, Batch
 from headrace.testing.plugin import free_ports, need_fluentd
 from headrace.testing.process import Launcher
@@ -41,10 +41,10 @@ CONF = """\
   port TLS
   bind 127.0.0.1
   <transport tls>
-    cert_path FOLDER/server.pem
-    private_key_path FOLDER/server.key
+    cert_path FOLDER/localhost_cert.pem
+    private_key_path FOLDER/localhost_key.pem
     client_cert_auth true
-    ca_path FOLDER/ca.pem
+    ca_path FOLDER/ca_cert.pem
   </transport>
 </source>
 <match fluent.**>
@@ -65,14 +65,7 @@ class Peer:
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="hrf-", dir="/tmp"))
         self.plain, self.secure, self.tls = free_ports(3)
-        ca = trustme.CA()
-        ca.cert_pem.write_to_path(self.folder / "ca.pem")
-        server = ca.issue_cert("localhost")
-        server.private_key_pem.write_to_path(self.folder / "server.key")
-        server.cert_chain_pems[0].write_to_path(self.folder / "server.pem")
-        client = ca.issue_cert("client")
-        client.private_key_pem.write_to_path(self.folder / "client.key")
-        client.cert_chain_pems[0].write_to_path(self.folder / "client.pem")
+        assert main(["ca", str(self.folder), "--server", "localhost", "--client", "client"]) == 0
         text = CONF.replace("PLAIN", str(self.plain)).replace("SECURE", str(self.secure)).replace("TLS", str(self.tls))
         text = text.replace("FOLDER", str(self.folder))
         (self.folder / "fluent.conf").write_text(text)
@@ -188,15 +181,15 @@ async def test_who_is_refused_hears_why(peer, security, node, told):
 async def test_tls_with_a_client_certificate(peer):
     folder = peer.folder
     text = (
-        f"{ACK}{KEEP}transport tls\ntls_cert_path {folder}/ca.pem\ntls_client_cert_path {folder}/client.pem\n"
-        f"tls_client_private_key_path {folder}/client.key\n{server(peer.tls, host='localhost')}"
+        f"{ACK}{KEEP}transport tls\ntls_cert_path {folder}/ca_cert.pem\ntls_client_cert_path {folder}/client_cert.pem\n"
+        f"tls_client_private_key_path {folder}/client_key.pem\n{server(peer.tls, host='localhost')}"
     )
     figures = await send(peer, "tls", text)
     assert figures["opened"] <= 2
 
 
 async def test_tls_without_a_client_certificate_is_refused(peer):
-    text = f"{ACK}transport tls\ntls_cert_path {peer.folder}/ca.pem\n{server(peer.tls, host='localhost')}"
+    text = f"{ACK}transport tls\ntls_cert_path {peer.folder}/ca_cert.pem\n{server(peer.tls, host='localhost')}"
     async with rig.output(text) as (running, emit):
         await emit("t", Batch.one(NS, {"run": "naked", "n": 1}))
         await running.failed(1)
