@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from headrace.supervisor.generation import LONGEST_DELAY, Child, Generation, exi
 from headrace.supervisor.heartbeat import Board, Pulse
 from headrace.supervisor.listeners import close_all, open_all
 from headrace.supervisor.log import FluentLog, LogHandler, NginxLog
-from headrace.supervisor.program import Listen
+from headrace.supervisor.program import Listen, ProcessSettings
 
 
 def test_lines_of_both_forms(tmp_path):
@@ -60,7 +61,9 @@ def test_python_logging_reaches_the_log(tmp_path):
     logger.error("%d", "no number")
     text = (tmp_path / "log").read_text()
     assert "[warn]: text and 5\n" in text
-    assert "[error]: failed\nTraceback" in text
+    assert "[error]: failed\n" in text
+    assert "[error]:   Traceback" in text
+    assert text.count("ValueError: why") == 1
     assert "[error]: %d\n" in text
 
 
@@ -80,13 +83,18 @@ def test_a_counter_that_stands_still_is_silent():
 
 
 def test_delays_grow_to_a_bound_and_a_steady_worker_starts_anew():
-    generation = Generation(1, None, {}, None)
+    program = SimpleNamespace(process=ProcessSettings())
+    generation = Generation(1, program, {}, None)
     child = Child(0, 1, 0, -1, Pulse(0.0), generation)
     delays = [generation.delay_after(child) for _ in range(12)]
     assert delays[:4] == [0.0, 0.1, 0.2, 0.4]
     assert delays[-1] == LONGEST_DELAY
     child.born -= 100
     assert generation.delay_after(child) == 0.0
+    program.process = ProcessSettings(restart_interval=7.0)
+    assert generation.delay_after(child) == 7.0
+    child.born += 100
+    assert [generation.delay_after(child) for _ in range(12)][-1] == max(LONGEST_DELAY, 7.0)
 
 
 def test_how_a_process_ended():

@@ -33,7 +33,8 @@ _REFUSED: Final = {
 }
 """Flag -> why it is refused: ignoring it would do something else than what is asked for."""
 
-_REPEATED: Final = "repeated messages are always held back"
+DEFAULT_INCLUDES: Final = "/etc/fluent/conf.d"
+
 _FIGURES: Final = "figures are always kept: headrace stats"
 _ACCEPTED: Final = {
     "-g": _RUBY,
@@ -41,22 +42,17 @@ _ACCEPTED: Final = {
     "-G": _RUBY,
     "--gem-path": _RUBY,
     "--log-event-verbose": "log events of start and stop are not emitted",
-    "--emit-error-log-interval": _REPEATED,
-    "--suppress-repeated-stacktrace": _REPEATED,
     "--use-v1-config": "the v1 format is the only one",
     "--strict-config-value": "values are always read strictly",
     "--enable-input-metrics": _FIGURES,
     "--disable-input-metrics": _FIGURES,
-    "--enable-size-metrics": _FIGURES,
-    "--suppress-config-dump": "the configuration is never dumped",
     "--disable-shared-socket": "workers always share the listeners of the master",
     "-x": "it is for Windows only",
     "--signame": "it is for Windows only",
 }
 """Flag -> what is so here whether it is given or not."""
 
-_VALUES: Final = {"-g", "--gemfile", "-G", "--gem-path", "--emit-error-log-interval", "-x", "--signame"}
-_OPTIONAL_VALUES: Final = {"--suppress-repeated-stacktrace"}
+_VALUES: Final = {"-g", "--gemfile", "-G", "--gem-path", "-x", "--signame"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -106,6 +102,10 @@ def parser() -> argparse.ArgumentParser:
     add("--log-rotate-size", type=_positive, metavar="BYTES", help=f"size at which the log begins anew ({SIZE})")
     add("-i", "--inline-config", metavar="TEXT", help="text appended to the configuration ('-': standard input)")
     add("--without-source", action="store_true", help="start no source")
+    add("--emit-error-log-interval", type=float, metavar="SECONDS", help="between two lines about refused events")
+    add("--suppress-repeated-stacktrace", nargs="?", const="true", metavar="VALUE", help="write equal traces once")
+    add("--suppress-config-dump", action="store_true", help="do not log the configuration at the start")
+    add("--enable-size-metrics", action="store_true", help="count bytes too where monitor_agent counts events")
     add("--config-file-type", choices=("guess", "yaml", "yml"), default="guess", help="format of the file (not yaml)")
     add("--conf-encoding", default="utf-8", metavar="ENCODING", help="encoding of the file (only utf-8)")
     add("-v", "--verbose", action="count", default=0, help="-v: debug, -vv: trace")
@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
         add(flag, action=_Refuse, nargs=0, help=argparse.SUPPRESS)
     made.set_defaults(without_effect=[])
     for flag, reason in _ACCEPTED.items():
-        nargs: int | str | None = None if flag in _VALUES else "?" if flag in _OPTIONAL_VALUES else 0
+        nargs: int | str | None = None if flag in _VALUES else 0
         add(flag, action=_Accept, nargs=nargs, dest="without_effect", metavar="VALUE", help=f"no effect: {reason}")
     return made
 
@@ -203,6 +203,8 @@ def _options(flags: argparse.Namespace) -> Options:
             sources=not flags.without_source,
             plugins=tuple(map(os.path.abspath, flags.plugin)),
             default_plugins=_default_plugins(),
+            include_dir=os.environ.get("FLUENT_CONFIG_INCLUDE_DIR") or DEFAULT_INCLUDES,
+            system=_system(flags),
         ),
         workers=flags.workers,
         user=flags.user,
@@ -215,6 +217,22 @@ def _options(flags: argparse.Namespace) -> Options:
         log_level=log_level(flags.verbose, flags.quiet),
         unknown_is_error=False,
     )
+
+
+def _system(flags: argparse.Namespace) -> dict[str, str]:
+    """The parameters of <system> that flags give."""
+    given: dict[str, str] = {}
+    if flags.emit_error_log_interval is not None:
+        given["emit_error_log_interval"] = f"{flags.emit_error_log_interval:g}"
+    if flags.suppress_repeated_stacktrace is not None:
+        given["suppress_repeated_stacktrace"] = flags.suppress_repeated_stacktrace
+    if flags.suppress_config_dump:
+        given["suppress_config_dump"] = "true"
+    if flags.enable_size_metrics:
+        given["enable_size_metrics"] = "true"
+    if flags.umask is not None:
+        given["umask"] = f"{flags.umask:o}"
+    return given
 
 
 def _rotation(age: int | str | None, size: int | None) -> Rotation | None:
@@ -248,6 +266,8 @@ def _run(flags: argparse.Namespace, options: Options) -> int:
     if plan is None:
         return 1
     log.write("info", f'parsing config file is succeeded path="{conf}"')
+    if plan.pipeline is not None and not plan.pipeline.system.suppress_config_dump:
+        log.write("info", f"using configuration file: {plan.pipeline.text}")
     if flags.dry_run:
         log.write("info", "finished dry run mode")
         return 0

@@ -73,6 +73,8 @@ class Settings:
     backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
     dead_letter_dir: str | None = None
     """Where dead letters go instead of root_dir or backup_dir."""
+    dead_letter_records: bool = False
+    """Whether records that were refused are kept where there is no @ERROR label."""
     dead_letter_limit: int = 4 << 30
     """Bytes of a worker's dead letters; 0: no limit."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from headrace.pipeline.plugin import Collector, Filter
+    from headrace.pipeline.refused import Refused
 
     Route = Callable[[str, Batch], Awaitable[None] | None]
 
@@ -41,11 +42,17 @@ class ErrorDesk:
         self.log = log
         self.events = 0
         self.lost = 0
+        self.refused: Refused | None = None
+        """Keeps what would be lost, as dead letters."""
         self._busy = False
         self._sent = Throttle()
         self._dumped = Throttle()
         self._terminal = Throttle()
         self._refused = Throttle()
+
+    def write_less(self, interval: float) -> None:
+        """Write one line in each interval about batches whose output raised (emit_error_log_interval)."""
+        self._refused = Throttle(1, interval)
 
     def event(
         self, tag: str, time: int, record: Record, error: BaseException, source: Router
@@ -53,10 +60,12 @@ class ErrorDesk:
         """One record that somebody rejected: to @ERROR, or into the log. source: the label it happened in."""
         self.events += 1
         if source is self.collector:
-            self._end(tag, 1, error)
+            if not self._keep(source, tag, time, record, error):
+                self._end(tag, 1, error)
             return None
         if self.collector is None:
-            self.lost += 1
+            if not self._keep(source, tag, time, record, error):
+                self.lost += 1
             shown = _shorten(record)
             self._dumped.log(
                 self.log,
@@ -69,6 +78,9 @@ class ErrorDesk:
             )
             return None
         return self._send(tag, Batch.one(time, record), error)
+
+    def _keep(self, source: Router, tag: str, time: int, record: Record, error: BaseException) -> bool:
+        return self.refused is not None and self.refused.add(source.name, tag, time, record, error)
 
     def batch(self, tag: str, batch: Batch, error: BaseException) -> Awaitable[None] | None:
         """A batch whose output raised; raises the error again when there is no @ERROR."""

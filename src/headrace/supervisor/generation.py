@@ -68,13 +68,14 @@ class Generation:
 
     def delay_after(self, child: Child) -> float:
         """Seconds to wait before the place of an ended worker is filled again."""
+        least = self.program.process.restart_interval
         if time.monotonic() - child.born >= STEADY:
             self.failures[child.index] = 0
-            return 0.0
+            return least
         count = self.failures[child.index] = self.failures.get(child.index, 0) + 1
         if count == 1:
-            return 0.0
-        return float(min(FIRST_DELAY * 2 ** (count - 2), LONGEST_DELAY))
+            return least
+        return max(float(min(FIRST_DELAY * 2 ** (count - 2), LONGEST_DELAY)), least)
 
     def retire(self) -> None:
         """No worker of it is started any more."""

@@ -8,12 +8,14 @@ each, so that processes which share a file do not mix theirs.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from headrace.supervisor.rotation import Rotation, Rotator, moved, same_file
 
@@ -21,6 +23,9 @@ Now = Callable[[], float]
 
 LEVELS: Final = ("trace", "debug", "info", "warn", "error", "fatal")
 """Fluentd's levels, the least important first."""
+
+_REMEMBERED: Final = 1000
+"""Lines that are remembered to find equal ones."""
 
 _NGINX_LEVEL: Final = {
     "trace": "debug",
@@ -125,11 +130,93 @@ class _FileLog:
         self._fd = -1
 
 
+def fluent_stamp(now: float) -> str:
+    """Fluentd's default form of a time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(now))
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a Fluentd log looks, and what it leaves out (<system> and its <log> section).
+
+    json: a JSON object a line. stamp: the form of times. repeated, same: seconds in which a line equal to the last
+    one, or to any of the last 1,000, is left out. first_trace_only: of equal stack traces in a row the first is
+    written. trace_level: of all stack traces; None: that of their message.
+    """
+
+    json: bool = False
+    stamp: Callable[[float], str] = fluent_stamp
+    repeated: float | None = None
+    same: float | None = None
+    first_trace_only: bool = True
+    trace_level: str | None = None
+
+
 class FluentLog(_FileLog):
     """Lines in Fluentd's form."""
 
+    def __init__(self, path: str | None = None, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._style = Style()
+        self._seen: dict[str, float] = {}
+        self._last_trace = ""
+
+    def set_style(self, style: Style) -> None:
+        """Write in another form from now on."""
+        self._style = style
+
+    def begin_file(self, path: str) -> None:
+        """Write to a file from now on, and no more to a standard stream. Raises OSError."""
+        if self._path is None:
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._path = path
+
+    def rotate(self, rotation: Rotation) -> None:
+        """Begin the file anew as `rotation` says, unless that was told already."""
+        if self._path is not None and self._rotator is None:
+            self._rotator = Rotator(self._path, rotation)
+
+    def write(self, level: str, message: str) -> None:
+        """One line, unless it repeats another."""
+        if LEVELS.index(level) >= self._threshold and not self._repeats(message):
+            super().write(level, message)
+
+    def write_trace(self, level: str, trace: str) -> None:
+        """The stack trace that belongs to the line before."""
+        style = self._style
+        level = style.trace_level or level
+        if LEVELS.index(level) < self._threshold:
+            return
+        if style.first_trace_only and trace == self._last_trace:
+            trace = "suppressed same stacktrace"
+        else:
+            self._last_trace = trace
+        if style.json:
+            super().write(level, trace)
+        else:
+            super().write(level, "\n".join(f"  {line}" for line in trace.splitlines()))
+
+    def _repeats(self, message: str) -> bool:
+        """Whether a line is to be left out; remembers it else."""
+        style, seen, now = self._style, self._seen, self._now()
+        within = style.same if style.same is not None else style.repeated
+        if within is None:
+            return False
+        before = seen.get(message)
+        if before is not None and now - before <= within:
+            return True
+        if style.same is None or len(seen) >= _REMEMBERED:
+            seen.clear()
+        seen[message] = now
+        return False
+
     def _line(self, level: str, message: str) -> str:
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(self._now()))
+        stamp = self._style.stamp(self._now())
+        if self._style.json:
+            line: dict[str, Any] = {"time": stamp, "level": level, "message": message}
+            if self._worker is not None:
+                line["worker_id"] = self._worker
+            return json.dumps(line, ensure_ascii=False) + "\n"
         worker = "" if self._worker is None else f"#{self._worker} "
         return f"{stamp} [{level}]: {worker}{message}\n"
 
@@ -152,13 +239,19 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One record, with its traceback when it has one."""
+        trace = ""
         try:
             text = record.getMessage()
             if record.exc_info:
-                text += "\n" + logging.Formatter().formatException(record.exc_info)
+                trace = logging.Formatter().formatException(record.exc_info)
         except Exception:  # noqa: BLE001 - a message that cannot be formatted must not end who logs it
             text = str(record.msg)
-        self._log.write(_level_name(record.levelno), text)
+        level = _level_name(record.levelno)
+        if trace and not isinstance(self._log, FluentLog):
+            text += f"\n{trace}"
+        self._log.write(level, text)
+        if trace and isinstance(self._log, FluentLog):
+            self._log.write_trace(level, trace)
 
 
 def _level_name(number: int) -> str:

@@ -33,6 +33,7 @@ from headrace.supervisor.events import Events, Timer
 from headrace.supervisor.generation import Child, Generation, exit_text
 from headrace.supervisor.listeners import close_all, open_all
 from headrace.supervisor.program import Identity
+from headrace.supervisor.rpc import RpcServer
 from headrace.supervisor.succession import Legacy, Succession
 from headrace.supervisor.worker import CANNOT_START, Link, Worker
 
@@ -80,6 +81,7 @@ class Master:
         self._run_dir: RunDir
         self._events: Events
         self._crew: Crew
+        self._rpc: RpcServer
         self._succession: Succession | None = None
 
     def run(self, *, output: int | None = None, errors: int | None = None) -> int:
@@ -119,9 +121,11 @@ class Master:
             self._events = Events(_SIGNALS)
             self._crew = Crew(self, self._events, self._run_dir, self._log)
             self._succession = Succession(self, self._events, self._pid_file, self._log)
+            self._rpc = RpcServer(self._events, self._log)
             self._begin(program, sockets, account)
             while self._stopping is None or self._crew.children:
                 self._events.run_once(self._on_signal)
+            self._rpc.close()
             if self._current is not None:
                 self._close(self._current.open)
             self._log.write("info", "exit")
@@ -204,9 +208,10 @@ class Master:
         """All workers of the new generation serve: the old one goes."""
         old = self._current
         self._current, self._starting = new, None
+        self._rpc.serve(new.program.process.rpc, new.open)
         if self._start_timer is not None:
             self._start_timer.cancel()
-        self._log = self._crew.log = new.program.log
+        self._log = self._crew.log = self._rpc.log = new.program.log
         if self._succession is not None:
             self._succession.log = self._log
         self._note_facts(new.program, new.number)
@@ -272,6 +277,7 @@ class Master:
 
     def succeeded(self) -> None:
         """A new master serves and this one is to go (told by the succession)."""
+        self._rpc.serve(None, {})
         self._stop_all(fast=False)
 
     def _rest(self) -> None:
@@ -348,7 +354,12 @@ class Master:
                 yield from _apart(other.open, generation.open)
 
     def leave(self) -> None:
-        """In a fresh worker: the starter of the daemon must not wait for it."""
+        """In a fresh worker: the starter of the daemon must not wait for it, and the master's calls are not its own."""
+        self._rpc.leave()
+        for generation in (self._current, self._starting):
+            rpc = generation.program.process.rpc if generation is not None else None
+            if generation is not None and rpc is not None and rpc.key in generation.open:
+                generation.open[rpc.key].close()
         if self._daemon is not None:
             self._daemon.close()
         if self._legacy is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.supervisor.log import EngineLog
+    from headrace.supervisor.rpc import RpcSettings
 
 GRACE: Final = 300.0
 """Seconds a graceful stop may take where the configuration sets no worker_shutdown_timeout."""
@@ -36,6 +37,8 @@ class ProcessSettings:
     prefix: missing folders are made below it only. rlimit_nofile: for workers, None keeps the hard limit.
     rlimit_core (bytes), priority, directory, environment (the whole of it): of workers, None leaves them.
     upgrade_by_hand: a new master (USR2) leaves it to the operator when the old one goes, as in nginx.
+    restart_interval: the least time until the place of an ended worker is filled again. umask: None leaves it.
+    rpc: calls that the master answers, None for none.
     Times in seconds; a watchdog of 0 is off. master: False serves in the only process. name: for ps.
     """
 
@@ -57,6 +60,9 @@ class ProcessSettings:
     watchdog: float = WATCHDOG
     name: str | None = None
     upgrade_by_hand: bool = False
+    restart_interval: float = 0.0
+    umask: int | None = None
+    rpc: RpcSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ A value of None means: as the configuration says, or its default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.supervisor.rotation import Rotation
 
 FLUENT: Final = "fluent"
@@ -38,7 +40,8 @@ class GatewayOptions:
 class PipelineOptions:
     """conf: path of the fluent.conf. inline: text that is appended to it (fluentd -i). sources: whether they start.
 
-    plugins: folders with plugins; default_plugins: one that may be missing.
+    plugins: folders with plugins; default_plugins: one that may be missing. include_dir: a folder of further
+    configuration files, which may be missing. system: parameters of <system> that the command line gives.
     """
 
     conf: str
@@ -46,6 +49,8 @@ class PipelineOptions:
     sources: bool = True
     plugins: tuple[str, ...] = ()
     default_plugins: str | None = None
+    include_dir: str | None = None
+    system: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

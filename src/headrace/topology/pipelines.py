@@ -9,31 +9,40 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf import fluent
+from headrace.conf.params import literal_of
+from headrace.conf.tree import Directive
 from headrace.core.listener import open_listener
 from headrace.errors import Error
 from headrace.pipeline.build import build_pipeline, system_section
 from headrace.pipeline.context import Settings
+from headrace.pipeline.dump import conf_text
+from headrace.pipeline.system import endpoint_of
 from headrace.plugins.folder import Folders
 from headrace.supervisor.program import Listen
+from headrace.supervisor.rpc import RpcSettings
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.conf.files import Files
     from headrace.conf.params import Problems
-    from headrace.conf.tree import Directive
     from headrace.core.clock import Clock
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.plugin import ListenSpec
     from headrace.pipeline.router import Router
+    from headrace.pipeline.system import SystemSection
     from headrace.supervisor.program import Identity
     from headrace.topology.options import PipelineOptions
 
+COMMAND_LINE: Final = "command line"
+INCLUDED: Final = (".conf", ".yaml", ".yml")
+"""Ends of the names of files that are read from config_include_dir."""
 INLINE: Final = "inline-config"
 """The file name of what -i gives."""
 
@@ -45,17 +54,19 @@ def plan_pipeline(
     *,
     workers: int | None,
     log_level: str | None,
-    stdout_fd: int = 1,
+    begin_log: Callable[[SystemSection], int] = lambda _system: 1,
     facts: Mapping[str, Any] | None = None,
 ) -> PipelinePlan | None:
     """Build the pipelines of `workers` workers (None: as <system> says); None when `problems` has errors.
 
-    stdout_fd: where plugins print; a log file that was named takes the place of standard output, as in Fluentd.
+    begin_log: called with <system>; it gives the log its form, and returns the descriptor where plugins print: a log
+    file that was named takes the place of standard output, as in Fluentd.
     facts: what monitor_agent tells of the process. Raises ConfError for a syntax error.
     """
     before = len(problems.errors)
     tree = _read(options, files, problems, 0)
     system = system_section(tree, _unheard(problems))  # build_pipeline reports what is wrong in it
+    stdout_fd = begin_log(system)
     count = workers or max(system.workers, 1)
     folders = Folders(options.plugins, optional=[options.default_plugins] if options.default_plugins else ())
     folders.report(problems)
@@ -76,7 +87,8 @@ def plan_pipeline(
         pipelines.append(made)
     if len(problems.errors) > before:
         return None
-    return PipelinePlan(pipelines, log_level or system.log_level or "info", system.process_name)
+    text = conf_text(tree, folders.lookup)
+    return PipelinePlan(pipelines, log_level or system.log_level or "info", system, text)
 
 
 def _unheard(problems: Problems) -> Problems:
@@ -84,19 +96,63 @@ def _unheard(problems: Problems) -> Problems:
 
 
 def _read(options: PipelineOptions, files: Files, problems: Problems, index: int) -> tuple[Directive, ...]:
-    tree = fluent.load(options.conf, worker_id=str(index), files=files, problems=problems)
+    worker = str(index)
+    tree = fluent.load(options.conf, worker_id=worker, files=files, problems=problems)
     if options.inline:
-        tree += fluent.parse(options.inline, INLINE, worker_id=str(index), files=files, problems=problems)
+        tree += fluent.parse(options.inline, INLINE, worker_id=worker, files=files, problems=problems)
+    tree = with_system(tree, options.system)
+    folder = options.include_dir
+    for directive in tree:
+        if directive.name == "system":
+            for child in directive.children("config_include_dir"):
+                folder = str(literal_of(child))
+    for path in _included(folder, {name for name, _ in files.read}):
+        tree += fluent.load(path, worker_id=worker, files=files, problems=problems)
     return tree
 
 
-class PipelinePlan:
-    """The pipelines of all workers. name: of the process, for ps."""
+def with_system(tree: tuple[Directive, ...], values: Mapping[str, str]) -> tuple[Directive, ...]:
+    """The tree with parameters of <system> that the command line gives; they win over those of the file."""
+    if not values:
+        return tree
+    given = tuple(Directive(name, (value,), COMMAND_LINE, 0, values=(value,)) for name, value in values.items())
+    systems = [directive for directive in tree if directive.name == "system" and directive.block is not None]
+    if not systems:
+        return (*tree, Directive("system", (), COMMAND_LINE, 0, block=given))
+    first = systems[0]
+    kept = tuple(child for child in first.block or () if child.name not in values)
+    changed = replace(first, block=(*kept, *given))
+    return tuple(changed if directive is first else directive for directive in tree)
 
-    def __init__(self, pipelines: list[Pipeline], log_level: str, name: str | None) -> None:
+
+def _included(folder: str | None, known: set[str]) -> list[str]:
+    """The configuration files below a folder that are not read yet, in their order."""
+    found = (
+        os.path.join(parent, name)
+        for parent, _folders, names in sorted(os.walk(folder or ""))
+        for name in sorted(names)
+    )
+    read = {os.path.realpath(name) for name in known}
+    return [path for path in found if path.endswith(INCLUDED) and os.path.realpath(path) not in read]
+
+
+class PipelinePlan:
+    """The pipelines of all workers. text: the configuration for logs, without secrets."""
+
+    def __init__(self, pipelines: list[Pipeline], log_level: str, system: SystemSection, text: str) -> None:
         self._pipelines = pipelines
         self.log_level = log_level
-        self.name = name
+        self.system = system
+        self.text = text
+        self.name = system.process_name
+
+    @property
+    def rpc(self) -> RpcSettings | None:
+        """The calls that the master answers."""
+        endpoint = self.system.rpc_endpoint
+        if endpoint is None:
+            return None
+        return RpcSettings(f"rpc:{endpoint}", self.text, shows=self.system.enable_get_dump)
 
     @property
     def workers(self) -> int:
@@ -109,6 +165,10 @@ class PipelinePlan:
         for pipeline in self._pipelines:
             for spec in pipeline.listens:
                 found.setdefault(spec.key, Listen(spec.key, partial(_open, spec)))
+        if (rpc := self.rpc) is not None:
+            address = endpoint_of(self.system.rpc_endpoint or "")
+            assert address is not None
+            found[rpc.key] = Listen(rpc.key, partial(open_listener, address))
         return list(found.values())
 
     def probe(self, problems: Problems, *, running: bool) -> None:
@@ -117,17 +177,20 @@ class PipelinePlan:
         running: a headrace runs, which may be the one whose configuration is checked: an address in use is a warning.
         """
         specs = {spec.key: spec for pipeline in self._pipelines for spec in pipeline.listens}
-        for spec in specs.values():
-            if spec.address.startswith("unix:"):
-                continue  # opening would take the place of the one that serves
+        wanted = [(partial(_open, spec), spec.place) for spec in specs.values() if not spec.address.startswith("unix:")]
+        # (Opening a unix socket would take the place of the one that serves.)
+        address = endpoint_of(self.system.rpc_endpoint or "")
+        if address is not None:
+            wanted.append((partial(open_listener, address), self.system.place_of("rpc_endpoint")))
+        for opened, place in wanted:
             try:
-                _open(spec).close()
+                opened().close()
             except (OSError, Error) as error:
                 cause = error if isinstance(error, OSError) else error.__cause__
                 in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
                 report = problems.warn if in_use and running else problems.error
                 hint = "choose another port, or stop who has it" if in_use else "look at bind and port"
-                report(str(error), spec.place, hint=hint)
+                report(str(error), place, hint=hint)
 
     def part(self, identity: Identity) -> PipelinePart:
         """What one worker runs."""

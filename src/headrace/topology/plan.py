@@ -9,20 +9,24 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.conf.files import Files
 from headrace.edge.shipped import read_file
 from headrace.errors import ConfError, Error
+from headrace.plugins.time_format import time_formatter
 from headrace.supervisor import osproc
-from headrace.supervisor.log import FluentLog, LogHandler
+from headrace.supervisor.log import FluentLog, LogHandler, Style
 from headrace.supervisor.program import GRACE, WATCHDOG, ProcessSettings
+from headrace.supervisor.rotation import KEEP, SIZE, Rotation
 from headrace.topology.run import Running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.conf.params import Problems
+    from headrace.pipeline.system import SystemSection
     from headrace.supervisor.log import EngineLog
     from headrace.supervisor.program import Identity, Listen
     from headrace.topology.gateway import GatewayPlan
@@ -73,6 +77,8 @@ class Plan:
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Open the logs, make the folders of temporary files and run init_by_lua."""
+        if self.process.umask is not None:
+            os.umask(self.process.umask)
         if self.gateway is not None:
             self.gateway.prepare(owner)
 
@@ -124,7 +130,13 @@ def build(options: Options, problems: Problems) -> Plan | None:
                 problems,
                 workers=1 if options.master is False else workers,
                 log_level=options.log_level,
-                stdout_fd=fluent_log.fd if fluent_log is not None and options.log_path else 1,
+                begin_log=partial(_begin_log, fluent_log, options, problems),
+                facts={
+                    "config_path": options.pipeline.conf,
+                    "pid_file": options.pid_file,
+                    "plugin_dirs": list(options.pipeline.plugins),
+                    "log_path": options.log_path,
+                },
             )
         except ConfError as error:
             problems.errors.append(error)
@@ -146,6 +158,43 @@ def _engine_log(options: Options) -> FluentLog:
         raise Error(f'open() "{options.log_path}" failed ({error.errno}: {error.strerror})', kind="log") from error
     _attach(log)
     return log
+
+
+def _begin_log(log: FluentLog | None, options: Options, problems: Problems, system: SystemSection) -> int:
+    """Give the log the form that <system> asks for; return where plugins print."""
+    if log is None:
+        return 1
+    section = system.log
+    path = options.log_path
+    if section.path is not None and path is None:
+        path = os.path.abspath(section.path)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            log.begin_file(path)
+        except OSError as error:
+            problems.error(f'the log "{path}" cannot be opened: {error.strerror}', section.place_of("path"))
+            return 1
+    stamp = time_formatter(section.time_format, None)
+    forced = section.forced_stacktrace_level
+    log.set_style(
+        Style(
+            json=section.format == "json",
+            stamp=lambda now: stamp(round(now * 1e9)),
+            repeated=system.ignore_repeated_log_interval,
+            same=system.ignore_same_log_interval,
+            first_trace_only=system.suppress_repeated_stacktrace,
+            trace_level=None if forced == "none" else forced,
+        )
+    )
+    age, size = section.rotate_age, section.rotate_size
+    if age is not None or size is not None:
+        if path is None:
+            problems.warn("<log> rotates nothing without a log file", section.place, hint="path, or -o")
+        elif isinstance(age, str):
+            log.rotate(Rotation(period=age))
+        elif age != 0:
+            log.rotate(Rotation(keep=KEEP if age is None else age, size=size or SIZE))
+    return log.fd if path is not None else 1
 
 
 def _attach(log: FluentLog) -> None:
@@ -192,6 +241,9 @@ def _process(
         shutdown_timeout=timeout if timeout is not None else GRACE,
         watchdog=watchdog,
         name=pipeline.name if pipeline is not None else None,
+        restart_interval=pipeline.system.restart_worker_interval if pipeline is not None else 0.0,
+        umask=int(pipeline.system.umask, 8) if pipeline is not None and pipeline.system.umask else None,
+        rpc=pipeline.rpc if pipeline is not None and master else None,
         upgrade_by_hand=options.upgrade_by_hand,
     )
 
