@@ -58,6 +58,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "sample": "in_sample:SampleInput",
         "tail": "in_tail:TailInput",
         "dummy": "in_sample:SampleInput",
+        "systemd": "in_systemd:SystemdInput",
         "prometheus": "in_prometheus:PrometheusInput",
         "prometheus_monitor": "in_prometheus_monitor:PrometheusMonitorInput",
         "prometheus_output_monitor": "in_prometheus_output_monitor:PrometheusOutputMonitorInput",
@@ -91,6 +92,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "parser": "filter_parser:ParserFilter",
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
         "prometheus": "filter_prometheus:PrometheusFilter",
+        "systemd_entry": "filter_systemd_entry:SystemdEntryFilter",
         "record_transformer": "filter_record_transformer:RecordTransformerFilter",
     },
     "parser": {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _NAMES: Final[Mapping[str, str]] = {
     "input": """
         gc_stat object_space debug_agent
-        systemd windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
+        windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
         prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
         kinesis_firehose cloudwatch_logs gelf snmp mysql_replicator sql mongo_tail redis rabbitmq mqtt
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
