@@ -62,25 +62,25 @@ def expand(compression: str, data: bytes, limit: int = EXPANDED_LIMIT, ratio: in
 
     Raises Refused for what is too large, damaged, or compressed in another way.
     """
-    if compression == "gzip":
-        pieces = _inflate(data)
-    elif compression == "zstd":
-        pieces = _zstd(data)
-    else:
+    expander = _EXPANDERS.get(compression)
+    if expander is None:
         raise Refused(f'the option compressed "{compression}" is not supported')
     most = min(limit, max(RATIO_FREE, len(data) * ratio)) if ratio else limit
     parts: list[bytes] = []
     size = 0
     try:
-        for piece in pieces:
+        for piece in expander(data):
             size += len(piece)
             if size > most:
                 what = f"more than {limit} bytes" if most == limit else f"more than {ratio} times its size"
                 raise Refused(f"the entries expand to {what}")
-            parts.append(piece)
+            if size <= RATIO_FREE:
+                parts.append(piece)
+            else:  # only measured, until all of it is known to be welcome
+                parts.clear()
+        return b"".join(parts if size <= RATIO_FREE else expander(data))
     except (zlib.error, zstandard.ZstdError) as error:
         raise Refused(f"the {compression} entries are damaged: {error}") from error
-    return b"".join(parts)
 
 
 def _inflate(data: bytes) -> Iterator[bytes]:
@@ -111,6 +111,9 @@ def _zstd(data: bytes) -> Iterator[bytes]:
     reader = decompressor.stream_reader(data, read_across_frames=True)
     while piece := reader.read(_PIECE * 4):
         yield piece
+
+
+_EXPANDERS: Final = {"gzip": _inflate, "zstd": _zstd}
 
 
 def _zstd_frame_end(data: bytes, at: int) -> int:
