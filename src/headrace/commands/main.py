@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.commands import ca, cat
+from headrace.commands import binlog, buffers, ca, cat, dlq
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ def parser() -> argparse.ArgumentParser:
     _add_plugins(plugins)
     ca.add(commands.add_parser("ca", help="certificates for the forward plugins: a private CA, servers, clients"))
     cat.add(commands.add_parser("cat", help="records from standard input to a forward source", add_help=False))
+    buffers.add(commands.add_parser("buffers", help="chunks on disk: list, show, export to Fluentd's files"))
+    dlq.add(commands.add_parser("dlq", help="dead letters: list, show, deliver once more, remove"))
+    binlog.add(commands.add_parser("binlog", help="events in chunk files"))
     commands.add_parser("version", help="show versions")
     return made
 
@@ -238,4 +241,7 @@ _COMMANDS: Final = {
     "version": _version,
     "ca": ca.run,
     "cat": cat.run,
+    "buffers": buffers.run,
+    "dlq": dlq.run,
+    "binlog": binlog.run,
 }

@@ -335,7 +335,7 @@ def whole_entries(data: bytes, claimed: int) -> tuple[int, int]:
 
 
 def whole_lines(data: bytes, claimed: int) -> tuple[int, int]:
-    """As `whole_entries`, for text. Only what was cut within a line, or ends in zeros, can be told from what is whole."""
+    """As `whole_entries`, for text: only what was cut within a line, or ends in zeros, can be told from a whole."""
     end = len(data.rstrip(b"\0"))
     if not end:
         return 0, 0

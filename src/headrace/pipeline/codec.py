@@ -75,7 +75,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """Return what members hold, one after the other; of one that is cut short, what can be decoded. Raises ValueError."""
+    """Return what members hold, one after the other; of one that is cut short what can be had. Raises ValueError."""
     if codec == TEXT or not data:
         return data
     found, end = salvage(codec, data)

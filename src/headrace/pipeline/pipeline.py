@@ -18,6 +18,7 @@ from headrace.pipeline.context import of_kind
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.logevents import LogEvents, log_router
 from headrace.pipeline.plugin import LEVELS, Output, Plugin, Source
+from headrace.pipeline.refused import Refused
 
 if TYPE_CHECKING:
     import socket
@@ -71,6 +72,9 @@ class Pipeline:
         context = self.context
         context.run_on(loop, clock, sockets or {})
         name = ""
+        if context.settings.dead_letter_records:
+            context.desk.refused = Refused(context.dead_letters, context.log)
+            context.desk.refused.start(clock, context.labels)
         try:
             for plugin in sorted(self.plugins, key=_start_order):
                 name = plugin.plugin_id
@@ -124,6 +128,9 @@ class Pipeline:
         rest = [plugin for plugin in others if plugin in buffered]
         await self._together([(plugin, plugin.stop()) for plugin in rest], _CLOSE_TIME)
         await self._together([(plugin, plugin.close()) for plugin in reversed(started)], _CLOSE_TIME)
+        if self.context.desk.refused is not None:
+            self.context.desk.refused.close()
+            self.context.desk.refused = None
 
     def flush(self) -> None:
         """Queue all staged chunks now (signal USR1, `headrace flush`)."""
@@ -147,6 +154,8 @@ class Pipeline:
             "unmatched": {name: router.unmatched for name, router in context.labels.items()},
             "error_events": context.desk.events,
             "error_events_lost": context.desk.lost,
+            "error_events_kept": context.desk.refused.kept if context.desk.refused is not None else 0,
+            "dead_letters": context.dead_letters.figures(),
             "log_events_lost": self._log_events.lost if self._log_events is not None else 0,
         }
 
