@@ -39,6 +39,10 @@ LOOK = 5.0
 """Seconds between two looks for files to take over."""
 _POLL = 0.05
 """Seconds between two looks at whether everything is flushed, at the end."""
+_LINGER = 20.0
+"""Seconds that deliveries may take at the end when what they deliver is on disk anyway."""
+_STUCK = 3.0
+"""Seconds that deliveries may take at the end when the destination had failed before."""
 
 
 class Runner:
@@ -63,6 +67,8 @@ class Runner:
         """Events that an earlier run left in the buffer."""
         self.lost = 0
         """Events that were still in memory at the end."""
+        self._finishing = False
+        """Lanes take no more chunks."""
         self._try_timer: Deadline | None = None
         self._try_at = math.inf
 
@@ -179,6 +185,8 @@ class Runner:
         self.chunks_queued()
 
     def _job(self, lane: Lane) -> Awaitable[None] | None:
+        if self._finishing:
+            return None
         work = self.delivery.next(lane)
         if work is None:
             self._arm_try()
@@ -214,7 +222,8 @@ class Runner:
     async def stop(self, deadline: float) -> None:
         """Flush (if flush_at_shutdown), let lanes finish, give up files. deadline: by the clock, in seconds.
 
-        Returns at the deadline at the latest, plus a second in which cancelled lanes end.
+        Returns at the deadline at the latest, plus a second in which cancelled lanes end. What is safe in files, and
+        what hangs at a destination that had failed before, is not waited for as long.
         """
         if not self.started:
             return
@@ -227,8 +236,13 @@ class Runner:
             self.delivery.begin_last()
             self.lanes.wake_all()
         # Without flush_at_shutdown too: what is sent and acknowledged in time need not be sent again.
-        while clock.now() < deadline and (self.lanes.busy or self.delivery.pending or (flushing and self._flushable())):
-            await clock.sleep(min(_POLL, max(deadline - clock.now(), 0.001)))
+        self._finishing = not flushing
+        begun = clock.now()
+        end = deadline if flushing else min(deadline, begun + _LINGER)
+        while clock.now() < end and (self.lanes.busy or self.delivery.pending or (flushing and self._flushable())):
+            if self._failing:
+                end = min(end, begun + _STUCK)
+            await clock.sleep(min(_POLL, max(end - clock.now(), 0.001)))
         await self.lanes.stop()
         self.delivery.take_back()
         self.staging.close()
@@ -244,6 +258,12 @@ class Runner:
             self.output.log.error("%d events in memory are lost at shutdown, %d bytes", self.lost, size)
         store.close()
         self.adopter.close()
+
+    @property
+    def _failing(self) -> bool:
+        """Whether every destination had failed before, and has not answered since."""
+        delivery = self.delivery
+        return bool(delivery.gate.step) and (self.secondary is None or bool(delivery.secondary_gate.step))
 
     def _flushable(self) -> bool:
         """Whether there is something that can be delivered without waiting for a back-off."""
