@@ -7,7 +7,9 @@ import pytest
 from tail_rig import Gate, Rig, numbers, write
 
 from headrace.plugins.in_tail import watch
+from headrace.plugins.in_tail.keeper import FileKeeper
 from headrace.testing.clock import settle
+from headrace.testing.contracts import check_source
 from headrace.testing.pipelines import Direct
 
 BOTH = pytest.mark.parametrize("follow", ["follow_inodes true", ""])
@@ -573,4 +575,92 @@ async def test_an_output_that_fails_does_not_stop_the_file(tmp_path, caplog):
     await rig.elapse()
     assert rig.lines == ["two"]
     assert rig.stats["failed"] == 1
+    await rig.stop()
+
+
+async def test_a_rotated_file_that_is_never_read_is_let_go(tmp_path):
+    pattern = 'pattern /^(?<a>.*)$/\n<rule>\nmatch {"a": "/./"}\nlimit 0\n</rule>'
+    rig = Rig(tmp_path, f"read_from_head true\nrotate_wait 1\n<group>\n{pattern}\n</group>")
+    write(rig.log, "x")
+    await rig.start(1)
+    for number in range(5):
+        os.rename(rig.log, tmp_path / f"x.{number}")
+        write(rig.log, "x")
+        await rig.elapse(6)
+    assert rig.lines == []
+    assert rig.stats["tracked_file_count"] == 1
+    await rig.stop()
+
+
+async def test_an_old_file_that_is_renamed_lets_the_new_one_go_on(tmp_path):
+    """The new file waits for the old one, which then turns out to have only another name."""
+    rig = Rig(tmp_path, "read_from_head true\nread_bytes_limit_per_second 8192\nrefresh_interval 1", path="{folder}/x*")
+    write(rig.log, *["x" * 1023] * 20)
+    await rig.start(0.2)
+    os.rename(rig.log, tmp_path / "x.log.1")
+    write(rig.log, "new")
+    await rig.elapse(10)
+    assert len(rig.lines) == 21
+    assert rig.lines[-1] == "new"
+    await rig.stop()
+
+
+async def test_links_whose_files_are_renamed_where_they_lie(tmp_path, monkeypatch):
+    """As kubelet does it; the file was closed for lack of descriptors."""
+    monkeypatch.setattr("headrace.plugins.in_tail.input.limit", lambda: 1)
+    pods = tmp_path / "pods"
+    pods.mkdir()
+    rig = Rig(tmp_path, "refresh_interval 1\nread_from_head true\nopen_on_every_update true", path="{folder}/*.log")
+    write(pods / "0.log", *numbers(0, 5))
+    os.symlink(pods / "0.log", rig.log)
+    await rig.start()
+    write(pods / "0.log", *numbers(5, 5))
+    os.rename(pods / "0.log", pods / "0.log.20240101")
+    write(pods / "0.log", *numbers(10, 5))
+    await rig.elapse(1.5)
+    assert rig.lines == numbers(0, 15)
+    await rig.stop()
+    write(pods / "0.log", *numbers(15, 5))
+    os.rename(pods / "0.log", pods / "0.log.20240102")
+    write(pods / "0.log", *numbers(20, 5))
+    await rig.start(1)
+    assert rig.lines == numbers(0, 25)
+    await rig.stop()
+
+
+@pytest.mark.parametrize("pos", [True, False])
+async def test_it_holds_to_the_contract_of_sources(tmp_path, pos):
+    for number in range(3):
+        write(tmp_path / f"{number}.log", "x")
+    rig = Rig(tmp_path, "read_from_head true", path="{folder}/*.log", pos=pos)
+    source, _rest = rig.text.split("<match")
+    await check_source(source)
+
+
+async def test_a_stop_while_it_waits_for_the_files(tmp_path):
+    old, new = Rig(tmp_path), Rig(tmp_path)
+    await old.start()
+    await new.start()
+    await new.stop()
+    write(old.log, "one")
+    await old.elapse()
+    assert old.lines == ["one"]
+    await old.stop()
+
+
+async def test_a_search_that_fails_is_not_the_last_one(tmp_path, monkeypatch, caplog):
+    real, fail = FileKeeper.search, [True, False, True]
+
+    async def search(self):
+        if fail and fail.pop():
+            raise RuntimeError("unforeseen")
+        await real(self)
+
+    monkeypatch.setattr(FileKeeper, "search", search)
+    rig = await Rig(tmp_path, "refresh_interval 1").start(8)
+    write(rig.log, "one")
+    await rig.elapse(3)
+    assert fail == []
+    assert rig.lines == ["one"]
+    assert any("unforeseen" in record.message for record in caplog.records)
     await rig.stop()

@@ -118,6 +118,11 @@ class Quota:
         """Whether there is a limit at all."""
         return self.bytes_limit > 0 or (self.group is not None and self.group.limit >= 0)
 
+    @property
+    def barred(self) -> bool:
+        """Whether nothing is ever read."""
+        return self.group is not None and self.group.limit == 0
+
     def bytes_left(self, now: float, wanted: int) -> int:
         """How many of `wanted` bytes may be read now; 0: none before `wait`."""
         if self.bytes_limit <= 0:

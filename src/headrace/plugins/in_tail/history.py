@@ -84,16 +84,14 @@ class History:
 
     def renamed(self, slot: Slot) -> str | None:
         """Where the file of a line lies now, if it has more than was read of it; None when it is not found."""
-        folder, _slash, base = os.fsdecode(slot.path).rpartition("/")
-        folder = folder + "/" if _slash else ""
-        if folder not in self._names:
-            self._names[folder] = _inodes(folder)
-        name = self._names[folder].get(slot.inode)
-        stem = os.path.splitext(base)[0]
-        if name is None or not name.startswith(stem):
-            return None
-        path = folder + name
-        return path if _goes_on(path, slot.inode, slot.offset) else None
+        for folder, base in _places(os.fsdecode(slot.path)):
+            if folder not in self._names:
+                self._names[folder] = _inodes(folder)
+            name = self._names[folder].get(slot.inode)
+            stem = os.path.splitext(base)[0]
+            if name is not None and name.startswith(stem) and _goes_on(folder + name, slot.inode, slot.offset):
+                return folder + name
+        return None
 
 
 class Names:
@@ -105,8 +103,12 @@ class Names:
 
     def find(self, path: str, identity: tuple[int, int], since: float) -> str | None:
         """Where a file lies that had this path until `since`; None when it is gone, or elsewhere."""
-        base, slash, _name = path.rpartition("/")
-        folder = base + "/" if slash else ""
+        for folder, _base in _places(path):
+            if (found := self._find(folder, identity, since)) is not None:
+                return found
+        return None
+
+    def _find(self, folder: str, identity: tuple[int, int], since: float) -> str | None:
         looked, names = self._folders.get(folder, (-math.inf, {}))
         name = names.get(identity[1])
         if name is not None and _leads_to(os.fsencode(folder + name), identity):
@@ -119,6 +121,15 @@ class Names:
         self._folders[folder] = (self._now(), names)
         name = names.get(identity[1])
         return folder + name if name is not None and _leads_to(os.fsencode(folder + name), identity) else None
+
+
+def _places(path: str) -> list[tuple[str, str]]:
+    """Where a path lies, as (folder, name): by itself, and where its link leads to."""
+    places = []
+    for one in dict.fromkeys((path, os.path.realpath(path) if os.path.islink(path) else path)):
+        folder, slash, base = one.rpartition("/")
+        places.append((folder + slash, base))
+    return places
 
 
 def _inodes(folder: str) -> dict[int, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,8 @@ POLL: Final = 0.05
 """Seconds between two tries to get the position file from the worker that has it."""
 PATIENCE: Final = 10.0
 """Seconds of waiting for it after which the log says so."""
+LAST_TURNS: Final = 1000
+"""Turns of the loop at the end before the wait for the last lines becomes a slower one."""
 LAST_TURN: Final = 5.0
 """Seconds at the end for what is under way."""
 
@@ -82,6 +85,7 @@ class TailInput(TailParameters):
         self._long_lines = Throttle(now=clock.now)
         self._complaints = Throttle(burst=20, now=clock.now)
         self._complained: set[str] = set()
+        self._troubles = Throttle(now=clock.now)
         self._quotas: dict[str, Quota] = {}
         self._groups = Groups(self.group) if self.group.present else None
         self._tasks: list[asyncio.Task[None]] = []
@@ -149,7 +153,19 @@ class TailInput(TailParameters):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.log.error("files are not followed any more: %s", error, exc_info=error)
+            self.log.error("files are not followed any more: %r", error)
+
+    async def _for_ever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something again and again, whatever goes wrong in it."""
+        while True:
+            await self._safely(work)
+            await self.context.clock.sleep(POLL * 20)
+
+    async def _safely(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - what fails once must not end the source
+            self._troubles.log(self.log, logging.ERROR, "unexpected error, it goes on: %r", error)
 
     def _acquire(self) -> bool:
         """Take the position file. Raises Error when it cannot be opened."""
@@ -166,15 +182,13 @@ class TailInput(TailParameters):
         self._signals.start(inotify=self.enable_stat_watcher, timer=self.enable_watch_timer)
         if self._positions is not None:
             self._load(self._positions)
-        if self.skip_refresh_on_startup:
-            self._spawn(self._reader.run())
-            await self._keeper.run()
-        await self._keeper.search()
-        self._spawn(self._reader.run())
+        if not self.skip_refresh_on_startup:
+            await self._safely(self._keeper.search)
+        self._spawn(self._for_ever(self._reader.run))
         await self._compact()
         if self._positions is not None and self.pos_file_compaction_interval is not None:
             self._spawn(self._compact_again_and_again(self.pos_file_compaction_interval))
-        await self._keeper.run()
+        await self._for_ever(self._keeper.run)
 
     async def _wait_for_positions(self) -> None:
         clock = self.context.clock
@@ -257,14 +271,14 @@ class TailInput(TailParameters):
                 return
             self._complained.add(path)
         message = "%s unreadable (%s). It is excluded and would be examined next time."
-        self._complaints.log(self.log, 30, message, path, why)
+        self._complaints.log(self.log, logging.WARNING, message, path, why)
 
     # Lines.
 
     def _parse(self, tail: Tailed, texts: Sequence[bytes]) -> list[Event]:
         if tail.splitter.lost:
             message = "%s: received line length is longer than %s"
-            self._long_lines.log(self.log, 30, message, tail.path, self.max_line_size)
+            self._long_lines.log(self.log, logging.WARNING, message, tail.path, self.max_line_size)
         events = self._parser.parse_lines(texts, self._failure(tail))
         key = self.path_key
         if key is not None:
@@ -279,9 +293,9 @@ class TailInput(TailParameters):
             shown = line[:1000].decode("utf-8", "backslashreplace")
             if error is not None:
                 message = "invalid line found in %s: %r: %s"
-                self._invalid_lines.log(self.log, 30, message, tail.path, shown, error)
+                self._invalid_lines.log(self.log, logging.WARNING, message, tail.path, shown, error)
                 return None
-            self._unmatched_lines.log(self.log, 30, "pattern not matched in %s: %r", tail.path, shown)
+            self._unmatched_lines.log(self.log, logging.WARNING, "pattern not matched in %s: %r", tail.path, shown)
             if not self.emit_unmatched_lines:
                 return None
             return self.context.clock.wall_ns(), {"unmatched_line": line.decode("utf-8", "surrogateescape")}
@@ -313,8 +327,10 @@ class TailInput(TailParameters):
         for tail in tails:
             tail.ended = False
             self._reader.enqueue(tail)
+        turns = 0
         while any(not tail.ended and tail.timer is None and not tail.closed for tail in tails) and clock.now() < end:
-            await clock.sleep(POLL / 5)
+            turns += 1
+            await clock.sleep(0 if turns < LAST_TURNS else POLL)
 
     async def _end_tasks(self) -> None:
         tasks, self._tasks = self._tasks, []

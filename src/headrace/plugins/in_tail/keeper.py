@@ -324,9 +324,9 @@ class FileKeeper:
 
     def at_end(self, tail: Tailed) -> None:
         """A file was read to its end (reader.Keeper)."""
+        self._let_follower_go(tail)
         if tail.rotated_at is not None:
             tail.drained = True
-            self._let_follower_go(tail)
             if self._clock.now() - tail.rotated_at >= self._rules.rotate_wait - 1e-9:
                 if tail not in self._finished:
                     self._finished.append(tail)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.pipeline.event import Event
+    from headrace.plugins.in_tail.groups import Quota
     from headrace.plugins.in_tail.handles import Handles
 
 SMALLEST: Final = 8 << 10
@@ -189,8 +190,7 @@ class Reader:
             now = self._clock.now()
             size, most = quota.bytes_left(now, size), quota.lines_left(now, most)
             if not size or not most:
-                self.throttled += 1
-                self.later(tail, quota.wait(now))
+                self._hold_off(tail, quota, now)
                 return
         try:
             fd = self._handles.get(tail)
@@ -225,6 +225,15 @@ class Reader:
             self._take(tail, lines, before, returns=b"\r" in data)
         else:
             self._next(tail)
+
+    def _hold_off(self, tail: Tailed, quota: Quota, now: float) -> None:
+        """A file has had its share."""
+        self.throttled += 1
+        if tail.rotated_at is not None and quota.barred:
+            tail.ended = True  # nobody waits for the end of what is never read
+            self.keeper.at_end(tail)
+        else:
+            self.later(tail, quota.wait(now))
 
     def _take(self, tail: Tailed, lines: list[bytes], before: int, *, returns: bool) -> None:
         """Make events of lines. before: where the first of them began. returns: there are carriage returns."""

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,6 @@ from headrace.plugins.in_tail.watch import IGNORED, OVERFLOW, Inotify
 
 if TYPE_CHECKING:
     import asyncio
-    import logging
     from collections.abc import Callable
 
     from headrace.core.clock import Clock, Deadline
@@ -131,7 +131,7 @@ class Signals:
 
     def _complain(self, error: OSError) -> None:
         message = "inotify: %s; what it does not watch is looked at every second (see fs.inotify.max_user_watches)"
-        self._exhausted.log(self._log, 30, message, error.strerror)
+        self._exhausted.log(self._log, logging.WARNING, message, error.strerror)
 
     def _poll(self, tail: Tailed) -> None:
         if not tail.polled:
