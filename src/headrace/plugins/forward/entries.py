@@ -20,6 +20,7 @@ import zstandard
 
 from headrace.errors import Error, Side
 from headrace.pipeline.event import UNREADABLE, count_values, event_time, pack_event, unpack_value, unpacker
+from headrace.plugins.forward.whole import MAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,6 @@ _WITH_METADATA: Final = b"\x92\x92\xd7\x00"
 _ZERO: Final = bytes(4)
 _USUAL: Final = frozenset({b"\x92\xd7", b"\x92\xce", b"\x92\xc7", b"\x92\xcf", b"\x92\xd3"})
 """How an entry begins whose time is an EventTime or an integer of today."""
-_MAPS: Final = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
 
 
 class Refused(Error):
@@ -162,7 +162,7 @@ def look(entries: bytes, now: int) -> tuple[bytes, int, int]:
     number = refused = odd = 0
     start = kept = 0  # kept: the beginning of the entries that go on as they are
     for end in _cut(entries):
-        if _is_event(entries, start):
+        if is_event(entries, start):
             number += 1
         elif (made := _mended(raw := entries[start:end], now)) is raw:
             number += 1
@@ -185,12 +185,12 @@ def look(entries: bytes, now: int) -> tuple[bytes, int, int]:
     return b"".join(parts), number, refused
 
 
-def _is_event(entries: bytes, at: int) -> bool:
+def is_event(entries: bytes, at: int = 0) -> bool:
     """Whether an entry is a pair of an EventTime or a 32-bit time, neither of them 0, and a map."""
     if entries[at : at + 3] == _EVENT:
-        return entries[at + 11] in _MAPS and entries[at + 3 : at + 7] != _ZERO
+        return entries[at + 11] in MAPS and entries[at + 3 : at + 7] != _ZERO
     if entries[at : at + 2] == _SECONDS:
-        return entries[at + 6] in _MAPS and entries[at + 2 : at + 6] != _ZERO
+        return entries[at + 6] in MAPS and entries[at + 2 : at + 6] != _ZERO
     return False
 
 
@@ -218,7 +218,7 @@ def _cut(entries: bytes) -> Iterator[int]:
 
 def _mended(raw: bytes, now: int) -> bytes | None:
     """An entry of an unusual form as one that every reader understands; None when it is no event."""
-    if raw[:4] == _WITH_METADATA and raw[12:13] == b"\x80" and raw[13] in _MAPS and raw[4:8] != _ZERO:
+    if raw[:4] == _WITH_METADATA and raw[12:13] == b"\x80" and raw[13] in MAPS and raw[4:8] != _ZERO:
         return raw[1:12] + raw[13:]
     try:
         value = unpack_value(raw)
@@ -250,7 +250,7 @@ def _values(data: bytes, limit: int) -> int:
         pending -= 1
         total += 1
         first = data[tell()]
-        if first in _MAPS:
+        if first in MAPS:
             pending += 2 * source.read_map_header()
         elif 0x90 <= first <= 0x9F or first in {0xDC, 0xDD}:
             pending += source.read_array_header()

@@ -35,7 +35,7 @@ GROWN_LIMIT: Final = 16 << 20
 VALUE_LIMIT: Final = 16 << 10
 """Bytes of a message of the handshake."""
 
-_SPECULATION: Final = 4096
+_SPECULATION: Final = 1 << 16
 _SMALL: Final = 4096
 _SLACK: Final = 1 << 20
 _MALFORMED: Final = (msgpack.UnpackException, ValueError, TypeError, RecursionError)
@@ -62,7 +62,8 @@ class Decoder:
 
     __slots__ = (
         "_announced", "_at", "_available", "_buffer", "_entries", "_grown", "_json", "_length", "_limit", "_need",
-        "_parts", "_searcher", "_started", "_step", "_tag", "_trailing", "error", "is_json", "values",
+        "_parts", "_reader", "_reader_at", "_searcher", "_started", "_step", "_tag", "_trailing",
+        "error", "is_json", "values",
     )  # fmt: skip
 
     def __init__(self, *, announced: int = ANNOUNCED_LIMIT, grown: int = GROWN_LIMIT) -> None:
@@ -84,6 +85,8 @@ class Decoder:
         self._length = 0  # bytes of the entries
         self._trailing = 0  # values behind the entries
         self._started = 0  # bytes of it that are consumed
+        self._reader: msgpack.Unpacker | None = None  # goes through values that are whole
+        self._reader_at = 0  # where in the buffer it began
         self._limit = 0  # bytes of the value whose end is looked for
         self._searcher: msgpack.Unpacker | None = None  # looks for the end of a value
 
@@ -108,6 +111,7 @@ class Decoder:
         else:
             self._buffer = data
             self._at = 0
+            self._reader = None
             self._available = len(data)
 
     def next(self) -> Message | None:
@@ -153,6 +157,7 @@ class Decoder:
         if self._parts:
             self._buffer = b"".join([self._buffer[self._at :], *self._parts])
             self._at = 0
+            self._reader = None
             self._parts = []
         return self._buffer
 
@@ -172,6 +177,7 @@ class Decoder:
         if not self._available:  # an idle connection holds nothing of what it brought
             self._buffer = b""
             self._at = 0
+            self._reader = None
         self._step = Decoder._head
         return message
 
@@ -268,16 +274,20 @@ class Decoder:
         limit = self._limit = VALUE_LIMIT if self.values else self._grown
         searcher = self._searcher
         if searcher is None:
-            # Mostly the value is short and there: no need to copy all that is available.
+            # Mostly there are many short ones: a reader goes from one to the next.
             data = self._join()
-            short = msgpack.Unpacker(max_buffer_size=_SPECULATION)
-            short.feed(data[self._at : self._at + _SPECULATION])
+            at = self._at
+            reader = self._reader
+            if reader is None or self._reader_at + reader.tell() != at:
+                reader = self._reader = msgpack.Unpacker(max_buffer_size=_SPECULATION)
+                reader.feed(data[at : at + _SPECULATION] if len(data) - at > _SPECULATION or at else data)
+                self._reader_at = at
             try:
-                short.skip()
+                reader.skip()
             except msgpack.OutOfData:
-                pass
+                self._reader = None
             else:
-                return self._take(data[self._at : self._at + short.tell()])
+                return self._take(data[at : self._reader_at + reader.tell()])
             searcher = self._searcher = msgpack.Unpacker(max_buffer_size=limit + _SLACK)
             searcher.feed(data[self._at : self._at + limit + 1])
         try:

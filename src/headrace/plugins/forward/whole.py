@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TAG_LIMIT: Final = 8 << 10
 OPTIONS_LIMIT: Final = 16 << 10
+MAPS: Final = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
+"""First bytes of a map."""
 
 
 def set_options(message: Message, options: Any) -> None:
@@ -30,6 +32,8 @@ def broken(problem: str) -> Message:
 def taken_apart(frame: bytes) -> Message:
     """A Forward message or a single event, whole in `frame`. Raises ValueError and what msgpack raises."""
     first = frame[0]
+    if first == 0x93 and (single := _single(frame)) is not None:
+        return single
     if not (0x92 <= first <= 0x94):
         return broken("a message must be an array of 2 to 4 members")
     source = unpacker(frame)
@@ -64,6 +68,31 @@ def taken_apart(frame: bytes) -> Message:
         if len(frame) - end > OPTIONS_LIMIT:
             return broken(f"options of more than {OPTIONS_LIMIT} bytes")
         set_options(message, source.unpack())
+    return message
+
+
+def _single(frame: bytes) -> Message | None:
+    """A single event without options, as loggers send them; None for whatever looks otherwise."""
+    head = frame[1]
+    if 0xA0 <= head <= 0xBF:
+        start = 2
+        at = start + (head & 0x1F)
+    elif head == 0xD9:
+        start = 3
+        at = start + frame[2]
+    else:
+        return None
+    time = frame[at]
+    if time == 0xD7:
+        record = at + 10
+    elif time == 0xCE:
+        record = at + 5
+    else:
+        return None
+    if frame[record] not in MAPS:
+        return None
+    message = Message(SINGLE, frame[start:at], b"\x92" + frame[at:])
+    message.count = 1
     return message
 
 

@@ -16,7 +16,7 @@ from headrace.pipeline.event import Batch
 from headrace.plugins.chunk_names import batch_id
 from headrace.plugins.forward import entries
 from headrace.plugins.forward.entries import Refused
-from headrace.plugins.forward.messages import PACKED
+from headrace.plugins.forward.messages import PACKED, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +60,8 @@ def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
     left_out = 0
     if message.kind == PACKED and not terms.looks and entries.is_usual(packed):
         count = entries.count(packed, message.count)
+    elif message.kind == SINGLE and len(packed) <= entries.LARGE and entries.is_event(packed):
+        count = 1
     else:
         packed, count, left_out = entries.look(packed, terms.now())
         if left_out and not count and not terms.looks:
