@@ -151,12 +151,15 @@ class Source(Plugin):
 
 
 class Filter(Plugin):
-    """A plugin between sources and outputs. One of the two methods is overridden.
+    """A plugin between sources and outputs. One of `filter` and `filter_batch` is overridden.
 
-    An error in `filter` sends that record to the @ERROR label and goes on with the next.
+    An error in `filter` sends that record to the @ERROR label and goes on with the next. A filter that has to ask
+    somebody outside the process sets `waits` and overrides `filter_later`.
     """
 
     kind = "filter"
+    waits: ClassVar[bool] = False
+    """Whether `filter_later` is called in place of `filter_batch`."""
 
     def filter(self, tag: str, time: int, record: Record) -> Record | None:
         """Return the record, or another in its place, or None to drop it. It must not change its argument."""
@@ -175,6 +178,10 @@ class Filter(Plugin):
             if result is not None:
                 kept.append((time, result))
         return Batch.of(kept)
+
+    def filter_later(self, tag: str, batch: Batch) -> Batch | Awaitable[Batch]:
+        """Return what goes on, or an awaitable of it: then the batches behind it under the same tag wait too."""
+        return self.filter_batch(tag, batch)
 
 
 class Parser(Plugin):

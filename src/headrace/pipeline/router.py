@@ -21,6 +21,7 @@ from headrace.errors import BufferOverflow
 from headrace.pipeline.event import Batch, Record
 from headrace.pipeline.match import Pattern
 from headrace.pipeline.throttle import Throttle
+from headrace.pipeline.waiting import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -125,6 +126,7 @@ class Router:
         """Events that no <match> took."""
         self._quiet = quiet
         self._rules: list[tuple[Pattern, Filter | None, Collector | None]] = []
+        self._lines = Lines(desk.batch)
         self._hot: dict[str, Route] = {}
         self._cold: dict[str, Route] = {}
         self._warned = Throttle()
@@ -176,7 +178,9 @@ class Router:
         route = self._cold.get(tag)
         if route is None:
             filters, collector = self._find(tag)
-            route = _build(filters, collector.emit if collector is not None else self._unmatched)
+            last = collector.emit if collector is not None else self._unmatched
+            waits = any(plugin.waits for plugin in filters)
+            route = self._lines.route(filters, last) if waits else _build(filters, last)
         if len(self._hot) >= CACHE_SIZE:
             self._cold = self._hot
             self._hot = {}
