@@ -95,5 +95,14 @@ async def test_a_destination_that_hangs_for_the_first_time():
     """On disk it is safe; the process need not stay as long as it may."""
     kit = await started("file", seconds=1e6)
     assert kit.stats()["retry_step"] == 0
-    assert await seconds_of_stop(kit) < 25
+    assert await seconds_of_stop(kit) < 4.5
     assert kit.stats()["buffered"] == 50
+
+
+async def test_a_destination_that_is_slow_as_ever_gets_its_time():
+    kit = await started("file", seconds=7.0)
+    output = kit.of(Slow)
+    await kit.clock.elapse(7)
+    begun = output.begun
+    assert 5 < await seconds_of_stop(kit) < 9
+    assert len(output.got) == begun

@@ -69,6 +69,8 @@ class Delivery:
         self.retries = 0
         self.failures = 0
         self.slow = 0
+        self.longest = 0.0
+        """Seconds that the slowest delivery took."""
         self.flush_time = 0.0
         """Seconds that deliveries took."""
         self._log = output.log
@@ -352,6 +354,7 @@ class Delivery:
     def _note_slow(self, started: float) -> None:
         elapsed = self._clock.now() - started
         self.flush_time += elapsed
+        self.longest = max(self.longest, elapsed)
         if elapsed > self.output.slow_flush_log_threshold:
             self.slow += 1
             message = "a flush took %.1f s, longer than slow_flush_log_threshold"

@@ -40,7 +40,7 @@ LOOK = 5.0
 _POLL = 0.05
 """Seconds between two looks at whether everything is flushed, at the end."""
 _LINGER = 20.0
-"""Seconds that deliveries may take at the end when what they deliver is on disk anyway."""
+"""Most seconds that deliveries may take at the end when what they deliver is on disk anyway."""
 _STUCK = 3.0
 """Seconds that deliveries may take at the end when the destination had failed before."""
 
@@ -238,7 +238,9 @@ class Runner:
         # Without flush_at_shutdown too: what is sent and acknowledged in time need not be sent again.
         self._finishing = not flushing
         begun = clock.now()
-        end = deadline if flushing else min(deadline, begun + _LINGER)
+        end = deadline
+        if not flushing:  # it is on disk anyway
+            end = min(deadline, begun + min(max(2 * self.delivery.longest, _STUCK), _LINGER))
         while clock.now() < end and (self.lanes.busy or self.delivery.pending or (flushing and self._flushable())):
             if self._failing:
                 end = min(end, begun + _STUCK)
