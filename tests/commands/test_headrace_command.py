@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -194,3 +195,13 @@ def test_language_of_neither(prefix):
     (prefix / "a.txt").write_text("hello")
     with pytest.raises(ConfError, match="neither"):
         language(str(prefix / "a.txt"))
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback(headrace):
+    process = subprocess.Popen(
+        headrace.command("headrace", "plugins", "output:forward"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(20) == 141

@@ -110,12 +110,18 @@ def main(argv: list[str]) -> int:
     """Run one command; the exit status."""
     flags = parser().parse_args(argv)
     try:
-        return _COMMANDS[flags.command](flags)
+        status = _COMMANDS[flags.command](flags)
+        sys.stdout.flush()
     except errors.Error as error:
         sys.stderr.write(_plain(f"headrace: {error}\n"))
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read what we print has seen enough; the interpreter must not try to print the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status
 
 
 def options(flags: argparse.Namespace) -> Options:
