@@ -347,6 +347,21 @@ async def test_a_batch_that_is_never_taken_is_read_again_after_a_stop(tmp_path):
     assert rig.positions() == {"x.log": 0}
 
 
+async def test_a_delivery_that_is_late_is_not_repeated(tmp_path):
+    rig = Rig(tmp_path, "read_from_head true\nack_mode delivery\nack_deadline 2s", output="script")
+    rig.now = lambda: [("t", record) for record in rig.kit.script.got]
+    write(rig.log, "one")
+    wait = asyncio.get_running_loop().create_future()
+    await rig.start(1, prepare=lambda kit: kit.script.answers.append(wait))
+    assert rig.positions() == {"x.log": 0}
+    await rig.elapse(10)
+    wait.set_result(None)
+    await rig.elapse(10)
+    assert rig.lines == ["one"]
+    assert rig.positions() == {"x.log": 4}
+    await rig.stop()
+
+
 async def test_more_files_than_descriptors(tmp_path, monkeypatch):
     monkeypatch.setattr("headrace.plugins.in_tail.input.limit", lambda: 8)
     rig = Rig(tmp_path, "read_from_head true\nrefresh_interval 1", path="{folder}/*.log")

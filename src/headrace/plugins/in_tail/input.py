@@ -101,6 +101,7 @@ class TailInput(TailParameters):
             convert=convert,
             unit=len(self._line_end),
             flush_interval=self.multiline_flush_interval,
+            named=self.ack_mode == "delivery",
         )
         self._reader = Reader(work, self._handles, clock, self.log)
         planner = Planner(

@@ -70,7 +70,8 @@ class Work:
 
     emit: takes a batch for a tag. parse: texts of a file -> events. convert: a line into the encoding that
     records have, None for none; unit: bytes of a line end. lines_limit: lines of a batch at most.
-    flush_interval: seconds until a multiline text counts as whole, None for never.
+    flush_interval: seconds until a multiline text counts as whole, None for never. named: a batch that is offered again
+    after the wait for its delivery was too long must be known again.
     """
 
     emit: Callable[[str, Batch], Awaitable[None] | None]
@@ -79,6 +80,7 @@ class Work:
     convert: Callable[[bytes], bytes] | None = None
     unit: int = 1
     flush_interval: float | None = None
+    named: bool = False
 
 
 class Reader:
@@ -307,7 +309,10 @@ class Reader:
     def _offer(self, tail: Tailed, texts: Sequence[bytes], after: int) -> None:
         events = self._work.parse(tail, texts) if texts else []
         if events:
-            self._outlet.put(tail, Batch.of(events), after)
+            batch = Batch.of(events)
+            if self._work.named:
+                batch.id = os.urandom(16)
+            self._outlet.put(tail, batch, after)
         else:
             self._settle(tail, after)
 
