@@ -74,10 +74,10 @@ async def test_lanes_that_fail_together_count_as_one_window():
     kit.script.then = TransientError("down")
     start = kit.clock.now()
     await many(kit, 8)
-    await kit.clock.elapse(6.9)
+    await kit.clock.elapse(5.5)
     assert kit.of(Second).got == []
     await kit.clock.elapse(0.2)
-    assert sorted({round(when - start) for when, _chunk in kit.script.tries}) == [0, 1, 3, 7]
+    assert sorted({round(when - start) for when, _chunk in kit.script.tries}) == [0, 1, 3, 6]
     assert len(kit.of(Second).got) == 8
     await kit.stop()
 
@@ -356,4 +356,15 @@ async def test_backup_that_cannot_be_written_keeps_the_chunk(tmp_path):
     await kit.clock.elapse(3)
     assert kit.stats()["dropped"]["backed_up"] == 1
     assert kit.balanced()
+    await kit.stop()
+
+
+async def test_the_threshold_of_the_secondary_is_part_of_the_time_of_all_retries():
+    kit = await Kit(conf("retry_max_times 10\nretry_type periodic\nretry_wait 10s\n", SECOND), plugins=[Second]).start()
+    kit.script.then = TransientError("503")
+    await many(kit, 1)
+    await kit.clock.elapse(79)
+    assert kit.of(Second).got == []
+    await kit.clock.elapse(3)  # 80% of 100 s
+    assert kit.of(Second).got == [{"n": 0}]
     await kit.stop()

@@ -66,6 +66,8 @@ def run(flags: argparse.Namespace) -> int:
                 events = decoded(data)
             except ValueError as error:
                 raise Error(f"{path} does not hold the msgpack stream of events: {error}") from error
+            if data and not events:
+                raise Error(f"{path} does not hold the msgpack stream of events")
             for time, record in events:
                 if left == 0:
                     return 0

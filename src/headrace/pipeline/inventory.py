@@ -16,7 +16,6 @@ from headrace.pipeline import codec, segment
 from headrace.pipeline.fluentfiles import META, ChunkMeta, read_meta, unescaped
 from headrace.pipeline.journal import Journal
 from headrace.pipeline.placeholders import Meta
-from headrace.pipeline.places import Place
 from headrace.pipeline.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.files import Files
     from headrace.pipeline.fluentfiles import Location
+    from headrace.pipeline.places import Place
 
 _SLOT: Final = re.compile(r"journal\.[0-9]+")
 _SEGMENT: Final = re.compile(r"([0-9]{16})\.journal")

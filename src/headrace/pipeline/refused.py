@@ -16,7 +16,7 @@ from headrace.pipeline.adopt import whole_entries
 from headrace.pipeline.backup import LETTER, Backup
 from headrace.pipeline.chunk import new_id
 from headrace.pipeline.event import Batch, pack_event
-from headrace.pipeline.fluentfiles import META, ChunkMeta, read_meta, write_meta
+from headrace.pipeline.fluentfiles import META, ChunkMeta, Location, read_meta, write_meta
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.throttle import Throttle
 
@@ -102,17 +102,21 @@ class Refused:
         now = self._clock.now()
         for key in [key for key, letter in self._open.items() if now - letter.began >= OLD]:
             self._end(key)
-        files = self._space.files
         for name, router in self._labels.items():
-            place = self._backup(name).replays
-            for one in files.listdir(place.folder):
-                path = os.path.join(place.folder, one)
-                if place.parse(one) is not None and path not in self._under_way:
-                    self._under_way.add(path)
-                    task = asyncio.get_running_loop().create_task(self._replay(path, router))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+            try:
+                self._look(self._backup(name).replays, router)
+            except OSError as error:
+                self._errors.log(self._log, logging.ERROR, "dead letters cannot be looked through: %s", error)
         self._timer.reschedule(LOOK)
+
+    def _look(self, place: Location, router: Router) -> None:
+        for one in self._space.files.listdir(place.folder):
+            path = os.path.join(place.folder, one)
+            if place.parse(one) is not None and path not in self._under_way:
+                self._under_way.add(path)
+                task = asyncio.get_running_loop().create_task(self._replay(path, router))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
         """Bring everything to the disk."""

@@ -3,8 +3,8 @@
 Two clocks run, and they answer different questions.
 
 *The chunk* counts its own attempts. It is given up after retry_max_times retries, or when retry_timeout
-has passed since its first failure (retry_timeout x retry_secondary_threshold where a <secondary> waits
-for it). One bad chunk is given up alone.
+has passed since its first failure (where a <secondary> waits for it: after the part retry_secondary_threshold
+of retry_timeout, or of the time that retry_max_times retries take). One bad chunk is given up alone.
 
 *The gate* of an output decides when the destination is tried at all. The first failure closes it; after
 the back-off it lets one try for each lane through (a window), each with a chunk that was not yet tried in
@@ -48,14 +48,22 @@ class RetryPolicy:
         self.max_times = None if section.retry_forever else section.retry_max_times
         self.timeout = math.inf if section.retry_forever else section.retry_timeout
         self.has_secondary = has_secondary
-        threshold = section.retry_secondary_threshold if has_secondary else 1.0
-        self.limit = self.timeout * threshold
+        self.limit = self.timeout
         """Seconds of failing after which the primary is left."""
+        if has_secondary:
+            # As in Fluentd, the part is that of the time which all retries take, where they end before retry_timeout.
+            self.limit = min(self.timeout, self._all_waits()) * section.retry_secondary_threshold
 
     def wait(self, retry: int) -> float:
         """Seconds before retry number `retry` (1 is the first)."""
         if self.max_times is not None:
             retry = min(retry, max(self.max_times, 1))
+        seconds = self._plain_wait(retry)
+        if self.randomize and retry > 1:
+            seconds += seconds * _RANDOM_WIDTH * (2 * random.random() - 1)  # noqa: S311 - spreads load, hides nothing
+        return seconds
+
+    def _plain_wait(self, retry: int) -> float:
         if self.periodic:
             seconds = self.first
         else:
@@ -63,10 +71,18 @@ class RetryPolicy:
                 seconds = self.first * self.base ** (retry - 1)
             except OverflowError:
                 seconds = _LONGEST
-        seconds = min(seconds, _LONGEST if self.longest is None else self.longest)
-        if self.randomize and retry > 1:
-            seconds += seconds * _RANDOM_WIDTH * (2 * random.random() - 1)  # noqa: S311 - spreads load, hides nothing
-        return seconds
+        return min(seconds, _LONGEST if self.longest is None else self.longest)
+
+    def _all_waits(self) -> float:
+        """Seconds that all retries take, without chance; infinity where their number has no limit."""
+        if self.max_times is None:
+            return math.inf
+        total = 0.0
+        for retry in range(1, self.max_times + 1):
+            total += self._plain_wait(retry)
+            if total >= self.timeout:
+                break
+        return total
 
     def gives_up(self, chunk: Chunk, now: float) -> bool:
         """Whether a chunk that has just failed is not tried again by the primary."""

@@ -12,7 +12,8 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
     """Return counters and gauges. At any moment received + restored = delivered + buffered + dropped.
 
     damaged: places of the journal where damage was found at a start; each has a line in the log, and its bytes are in
-    the backup. dropped: events that left without being delivered, by reason. oldest_chunk_age: seconds since the
+    the backup. unaccounted: the difference of both sides: 0.
+    dropped: events that left without being delivered, by reason. oldest_chunk_age: seconds since the
     oldest chunk in the buffer was begun, 0 when it is empty.
     """
     buffer, intake, delivery, clock = runner.buffer, runner.intake, runner.delivery, runner.context.clock
@@ -36,6 +37,11 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         "delivered_by_secondary": delivery.by_secondary,
         "buffered": buffer.events - runner.lost,
         "dropped": dropped,
+        "unaccounted": intake.received
+        + runner.restored
+        - delivery.delivered
+        - (buffer.events - runner.lost)
+        - sum(dropped.values()),
         "buffer_stage_length": len(buffer.staged),
         "buffer_stage_byte_size": staged,
         "buffer_queue_length": len(buffer.queued),
