@@ -11,6 +11,7 @@ and is stored in the order of arrival as room comes, or the oldest chunks are dr
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
@@ -245,6 +246,8 @@ class Intake:
             full = self.buffer.accept(plan.writes, batch_id)
         except OSError as error:
             self.write_errors.log(self._log, logging.ERROR, "the buffer cannot be written: %s", error)
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                self._send_early()
             if self.action == "block":
                 self._flusher.call_later(DISK_RETRY)
             raise BufferOverflow(f"the buffer cannot be written: {error}") from error
@@ -294,12 +297,16 @@ class Intake:
             )
         if buffer.room(size):
             return
+        self._send_early()
+        raise BufferOverflow(f"the buffer is full: {buffer.used} of {total} bytes are used, {size} more do not fit")
+
+    def _send_early(self) -> None:
+        """Send what is staged before its time, when nothing is on its way out that could make room."""
+        buffer = self.buffer
         if not buffer.queued and not buffer.in_flight:
-            # Nothing is on its way out that could make room: send what is staged before its time.
             for chunk in list(buffer.staged.values()):
                 buffer.seal(chunk)
             self._flusher.chunks_queued()
-        raise BufferOverflow(f"the buffer is full: {buffer.used} of {total} bytes are used, {size} more do not fit")
 
     def _note_overflow(self, error: BufferOverflow) -> None:
         message = "failed to write into the buffer (overflow_action %s): %s"
