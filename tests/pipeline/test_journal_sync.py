@@ -126,3 +126,24 @@ async def test_the_end_of_a_chunk_reaches_the_disk_without_another_event(extra):
     assert again.script.got == []
     await again.stop()
     await kit.stop()
+
+
+async def test_a_full_disk_sends_what_is_staged_before_its_time():
+    disk = Disk()
+    disk.room = 20_000
+    kit = await start(disk, "flush_interval 1h")
+    taken = []
+
+    async def fill() -> None:
+        for number in range(len(taken), 1000):
+            await kit.emit("t", {"n": number, "x": "y" * 500})
+            taken.append(number)
+
+    for _ in range(3):
+        with pytest.raises(BufferOverflow, match="No space"):
+            await fill()
+        await kit.clock.elapse(1)
+        await kit.work()
+        assert kit.stats()["buffered"] == 0
+    assert [record["n"] for record in kit.script.got] == taken
+    await kit.stop()
