@@ -130,7 +130,6 @@ def test_setup_installs_a_sample_that_is_right(prefix, headrace):
         (["--log-rotate-age", "yearly"], "daily, weekly, monthly or a number"),
         (["--with-source-only"], "USR2"),
         (["--under-supervisor"], "by the master only"),
-        (["--config-file-type", "yaml"], "YAML"),
         (["-r", "no_such_module_of_anybody"], "no_such_module_of_anybody"),
         (["--conf-encoding", "latin-1"], "only utf-8"),
     ],

@@ -39,12 +39,6 @@ def test_bytes_that_are_not_utf8_survive(tmp_path) -> None:
     assert fluent.load(str(tmp_path / "f.conf"))[0].args[0].encode("utf-8", "surrogateescape") == b"\xff\xfe"
 
 
-@pytest.mark.parametrize("name", ["fluent.yaml", "fluent.yml"])
-def test_yaml_is_refused(name: str) -> None:
-    with pytest.raises(ConfError, match="is YAML"):
-        fluent.load(name)
-
-
 def test_includes_are_sorted_and_start_at_the_main_folder(tmp_path) -> None:
     (tmp_path / "conf.d" / "deep").mkdir(parents=True)
     for name in ("10-b", "9-a", "A", "é"):

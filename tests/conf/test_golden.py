@@ -15,7 +15,8 @@ from headrace.conf import fluent, nginx
 from headrace.errors import ConfError
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-CASES = sorted(GOLDEN.glob("fluent/*.conf")) + sorted(GOLDEN.glob("nginx/*.conf"))
+CASES = sorted(GOLDEN.glob("fluent/*.conf")) + sorted(GOLDEN.glob("fluent/*.yaml"))
+CASES += sorted(GOLDEN.glob("nginx/*.conf"))
 ENV = {"HOME_DIR": "/home/x", "EMPTY": "", "TOKEN": 's"t'}
 
 

@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     add("--suppress-repeated-stacktrace", nargs="?", const="true", metavar="VALUE", help="write equal traces once")
     add("--suppress-config-dump", action="store_true", help="do not log the configuration at the start")
     add("--enable-size-metrics", action="store_true", help="count bytes too where monitor_agent counts events")
-    add("--config-file-type", choices=("guess", "yaml", "yml"), default="guess", help="format of the file (not yaml)")
+    add("--config-file-type", choices=("guess", "yaml", "yml"), default="guess", help="format of the file")
     add("--conf-encoding", default="utf-8", metavar="ENCODING", help="encoding of the file (only utf-8)")
     add("-v", "--verbose", action="count", default=0, help="-v: debug, -vv: trace")
     add("-q", "--quiet", action="count", default=0, help="-q: warn, -qq: error")
@@ -154,8 +154,6 @@ def main(argv: list[str]) -> int:
         from headrace.commands.setup import install  # noqa: PLC0415 - needed once in a lifetime
 
         return install(flags.setup or str(Path(_conf(flags)).parent))
-    if flags.config_file_type != "guess":
-        made.error("YAML configurations are not supported: write the v1 format")
     if flags.conf_encoding.lower().replace("_", "-") not in {"utf-8", "utf8"}:
         made.error("--conf-encoding: only utf-8 is supported")
     if flags.no_supervisor and (flags.workers or 1) > 1:
@@ -205,6 +203,7 @@ def _options(flags: argparse.Namespace) -> Options:
             default_plugins=_default_plugins(),
             include_dir=os.environ.get("FLUENT_CONFIG_INCLUDE_DIR") or DEFAULT_INCLUDES,
             system=_system(flags),
+            yaml=True if flags.config_file_type != "guess" else None,
         ),
         workers=flags.workers,
         user=flags.user,

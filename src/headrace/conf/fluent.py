@@ -48,16 +48,20 @@ def load(
     worker_id: str = "",
     files: Files | None = None,
     problems: Problems | None = None,
+    yaml: bool | None = None,
 ) -> tuple[Directive, ...]:
-    """Parse the file `path` and what it includes.
+    """Parse the file `path` and what it includes. yaml: whether it is YAML; None: as its name ends.
 
     env, hostname: for embedded Ruby (this process's when None). files: remembers what was read.
     problems: gets the warnings. Raises ConfError with file and line.
     """
-    if path.endswith((".yaml", ".yml")):
-        raise ConfError(f"{path} is YAML", hint="write the configuration in the v1 format (.conf)")
     files = files or Files()
     path = os.path.abspath(path)
+    if yaml or (yaml is None and path.endswith((".yaml", ".yml"))):
+        from headrace.conf import fluent_yaml  # noqa: PLC0415 - a v1 file does not pay for it
+
+        around = _around(env, hostname, worker_id)
+        return fluent_yaml.parse(files.load(path), path, around, files, problems or Problems())
     return _parse(files.load(path), path, _around(env, hostname, worker_id), files, problems)
 
 

@@ -41,7 +41,8 @@ class PipelineOptions:
     """conf: path of the fluent.conf. inline: text that is appended to it (fluentd -i). sources: whether they start.
 
     plugins: folders with plugins; default_plugins: one that may be missing. include_dir: a folder of further
-    configuration files, which may be missing. system: parameters of <system> that the command line gives.
+    configuration files, which may be missing. system: parameters of <system> that the command line gives. yaml: whether
+    the file is YAML; None: as its name ends.
     """
 
     conf: str
@@ -51,6 +52,7 @@ class PipelineOptions:
     default_plugins: str | None = None
     include_dir: str | None = None
     system: Mapping[str, str] = field(default_factory=dict)
+    yaml: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _unheard(problems: Problems) -> Problems:
 
 def _read(options: PipelineOptions, files: Files, problems: Problems, index: int) -> tuple[Directive, ...]:
     worker = str(index)
-    tree = fluent.load(options.conf, worker_id=worker, files=files, problems=problems)
+    tree = fluent.load(options.conf, worker_id=worker, files=files, problems=problems, yaml=options.yaml)
     if options.inline:
         tree += fluent.parse(options.inline, INLINE, worker_id=worker, files=files, problems=problems)
     tree = with_system(tree, options.system)
