@@ -25,6 +25,7 @@ PARSERS = dict.fromkeys(registry.BUILT_INS["parser"], "") | {
     "tsv": "keys a,b",
     "regexp": r"expression /^(?<a>\S*) (?<time>.*)$/m",
     "apache2": "keep_time_key true",
+    "multi_format": "format_key f\n<pattern>\nformat json\n</pattern>\n<pattern>\nformat none\n</pattern>",
     "multiline": r"format1 /^(?<a>\S*)\n?/",
     "ltsv": "types a:integer,b:float,c:bool,d:array,e:time,f:string",
 }

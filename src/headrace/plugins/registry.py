@@ -85,6 +85,9 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "kafka2": "out_kafka2:Kafka2Output",
         "opensearch": "out_opensearch:OpensearchOutput",
         "opensearch_data_stream": "out_opensearch_data_stream:OpensearchDataStreamOutput",
+        "rewrite_tag_filter": "out_rewrite_tag_filter:RewriteTagFilterOutput",
+        "record_modifier": "out_record_modifier:RecordModifierOutput",
+        "detect_exceptions": "out_detect_exceptions:DetectExceptionsOutput",
     },
     "filter": {
         "stdout": "filter_stdout:StdoutFilter",
@@ -94,6 +97,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "prometheus": "filter_prometheus:PrometheusFilter",
         "systemd_entry": "filter_systemd_entry:SystemdEntryFilter",
         "record_transformer": "filter_record_transformer:RecordTransformerFilter",
+        "record_modifier": "filter_record_modifier:RecordModifierFilter",
+        "concat": "filter_concat:ConcatFilter",
     },
     "parser": {
         "json": "parser_json:JsonParser",
@@ -109,6 +114,8 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "apache_error": "parser_apache_error:ApacheErrorParser",
         "nginx": "parser_nginx:NginxParser",
         "syslog": "parser_syslog:SyslogParser",
+        "multi_format": "parser_multi_format:MultiFormatParser",
+        "cri": "parser_cri:CriParser",
     },
     "formatter": {
         "json": "formatter_json:JsonFormatter",

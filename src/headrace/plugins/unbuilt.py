@@ -23,18 +23,18 @@ _NAMES: Final[Mapping[str, str]] = {
         kafka kafka_buffered rdkafka rdkafka2
         mongo mongo_replset webhdfs td tdlog splunk_hec splunk_tcp datadog newrelic google_cloud bigquery
         bigquery_insert bigquery_load gcs azurestorage azure-loganalytics cloudwatch_logs kinesis_streams
-        kinesis_streams_aggregated kinesis_firehose sqs sns rewrite_tag_filter rewrite route forest label_router
+        kinesis_streams_aggregated kinesis_firehose sqs sns rewrite route forest label_router
         statsd graphite influxdb slack mail redis rabbitmq mqtt syslog remote_syslog gelf logzio_buffered
         logentries sumologic papertrail postgres mysql mysql_bulk sql file_alternative flatten
-        record_reformer record_modifier detect_exceptions multiprocess opentelemetry sampling_filter
+        record_reformer multiprocess opentelemetry sampling_filter
     """,
     "filter": """
-        record_modifier kubernetes_metadata concat geoip detect_exceptions
+        kubernetes_metadata geoip detect_exceptions
         throttle flatten flatten_hash json_transform sampling elasticsearch_genid opensearch_genid dedot
         add suppress typecast map anonymizer ua_parser enrich_kubernetes rename_key opentelemetry
     """,
     "parser": """
-        multiline multi_format grok multiline_grok cri winevt_xml
+        multiline grok multiline_grok winevt_xml
         winevt_sax protobuf avro logfmt
     """,
     "formatter": "protobuf avro logfmt",
