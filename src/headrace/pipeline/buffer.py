@@ -48,8 +48,8 @@ class Store(Protocol):
         """Return the stored bytes of a sealed chunk, whole. Raises OSError or ValueError."""
         ...
 
-    def seen(self, batch_id: bytes) -> bool:
-        """Whether a batch with this id was accepted before."""
+    def seen(self, batch_id: bytes, *, own: bool) -> bool:
+        """Whether a batch with this id was accepted before. own: by this worker, not by another one."""
         ...
 
     def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow, Error
 from headrace.pipeline.chunk import Chunk
-from headrace.pipeline.memory import Seen
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.places import Place
 from headrace.pipeline.recovery import Recovery
+from headrace.pipeline.seen import Seen
 from headrace.pipeline.slots import Slots
 from headrace.pipeline.throttle import Throttle
 
@@ -65,6 +65,7 @@ class FileStore:
         adopted: Callable[[list[Chunk]], None] | None = None,
         distrusted: Callable[[], None] | None = None,
         elsewhere: Callable[[], Sequence[str]] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self.path = path
         self.files = files
@@ -78,7 +79,7 @@ class FileStore:
         self._sync_interval = sync_interval
         self._dir_mode = dir_mode
         self._mode = mode
-        self._seen = Seen()
+        self._seen = Seen() if seen is None else seen
         self._others: list[Journal] = []
         self._cached = 0
         self._damaged_before = 0
@@ -164,9 +165,12 @@ class FileStore:
         """Places where damage was found, in our journal and in those that were adopted."""
         return self._damaged_before + sum(journal.damaged for journal in (self.journal, *self._others))
 
-    def seen(self, batch_id: bytes) -> bool:
-        """Whether a batch with this id was accepted before, by an earlier run too."""
-        return batch_id in self._seen
+    def seen(self, batch_id: bytes, *, own: bool) -> bool:
+        """Whether a batch with this id was accepted before, by an earlier run too.
+
+        own: not by another worker. That one alone knows when the disk has it, so `sync fsync` does not ask others.
+        """
+        return batch_id in self._seen or (not (own or self._fsync) and self._seen.elsewhere(batch_id))
 
     def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:
         """None, or with `sync fsync` (or when asked for it) a future that ends when the disk has what was written."""

@@ -183,7 +183,7 @@ class Intake:
     def _emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         if self.closed:
             raise _shutting_down()
-        if batch.id is not None and self._is_repeated(batch.id):
+        if batch.id is not None and self._is_repeated(batch.id, batch.ack):
             return self.deliveries.again(batch.id) if batch.ack == DELIVERY else self._safe(batch.ack)
         rejected: Rejected = []
         pieces = self.shaper.pieces(tag, batch, rejected)
@@ -202,8 +202,10 @@ class Intake:
             self.resume()  # it goes in by parts, the first of them now
         return waiter.future
 
-    def _is_repeated(self, batch_id: bytes) -> bool:
-        return self.buffer.store.seen(batch_id) and not self.deliveries.forgives(batch_id)
+    def _is_repeated(self, batch_id: bytes, ack: int) -> bool:
+        # What another worker has of it, only that one knows: whether it is delivered, or on the disk.
+        own = ack in {FSYNC, DELIVERY}
+        return self.buffer.store.seen(batch_id, own=own) and not self.deliveries.forgives(batch_id)
 
     def _safe(self, ack: int) -> Awaitable[None] | None:
         """What ends when everything stored is as safe as a batch wants it."""
@@ -315,7 +317,7 @@ class Intake:
     def _admit(self, waiter: _Waiter) -> None:
         """Store a waiting batch; one larger than the whole buffer goes in as far as there is room."""
         batch_id = waiter.batch.id
-        if batch_id is not None and self._is_repeated(batch_id):  # its repetition was let in meanwhile
+        if batch_id is not None and self._is_repeated(batch_id, waiter.batch.ack):  # it was let in meanwhile
             return
         total = self.buffer.limits.total
         while size_of(waiter.left) > total:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from headrace.pipeline.seen import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,30 +15,6 @@ if TYPE_CHECKING:
 
 HELD: Final = 16 << 10
 """Bytes that an encoder may hold back before its output is asked for."""
-SEEN_LIMIT: Final = 65_536
-"""Ids of accepted batches that are remembered."""
-
-
-class Seen:
-    """The ids of batches that were accepted, the latest SEEN_LIMIT of them."""
-
-    __slots__ = ("_ids", "_limit")
-
-    def __init__(self, limit: int = SEEN_LIMIT) -> None:
-        self._ids: OrderedDict[bytes, None] = OrderedDict()
-        self._limit = limit
-
-    def add(self, batch_id: bytes) -> bytes | None:
-        """Remember an id; return the one that is forgotten for it."""
-        self._ids[batch_id] = None
-        self._ids.move_to_end(batch_id)
-        return self._ids.popitem(last=False)[0] if len(self._ids) > self._limit else None
-
-    def __contains__(self, batch_id: bytes) -> bool:
-        return batch_id in self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
 
 
 class MemoryStore:
@@ -99,7 +76,7 @@ class MemoryStore:
         parts = chunk.parts or ()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def seen(self, batch_id: bytes) -> bool:
+    def seen(self, batch_id: bytes, *, own: bool) -> bool:
         """Whether a batch with this id was accepted before."""
         return batch_id in self._seen
 

@@ -17,6 +17,7 @@ from headrace.errors import ConfError
 from headrace.pipeline.filestore import FileStore
 from headrace.pipeline.fluentfiles import SINGLE_PREFIX, SINGLE_SUFFIX, Location, locations
 from headrace.pipeline.journal import SEGMENT_SIZE
+from headrace.pipeline.seen import Seen, shared_table
 from headrace.pipeline.settings import BufferSection
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class FileBuffer(BufferSection):
     def provision(self, context: Context) -> None:
         """Find the folder, and see that no other output has it."""
         settings = context.settings
+        if settings.workers > 1:
+            shared_table()  # now, so that all workers have the same
         if self.path is not None:
             folder = folder_of(self.path)
             if settings.workers > 1:
@@ -137,7 +140,15 @@ class FileBuffer(BufferSection):
             adopted=runner.restore,
             distrusted=runner.flush,
             elsewhere=partial(self._elsewhere, context),
+            seen=self._seen(settings.workers, settings.root_dir),
         )
+
+    def _seen(self, workers: int, root_dir: str | None) -> Seen:
+        """The ids of accepted batches, those of our twins in the other workers too."""
+        if workers < 2:
+            return Seen()
+        scope = os.path.realpath(self.path) if self.path is not None else f"{root_dir}\0{self.owner.id_}"
+        return Seen(table=shared_table(), scope=scope.encode("utf-8", "surrogateescape"))
 
 
 def unwritable(folder: str) -> str | None:
