@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import Counter
 
 import node_rig as rig
 import pytest
@@ -234,6 +235,35 @@ async def test_what_the_node_did_not_acknowledge_goes_to_the_next_node_at_once()
             assert sorted(good.numbers) == list(range(6))
             assert running.failures() == 0, "no retry was needed"
             assert figures(running, good)["resent"] >= 1
+            assert set(Counter(bad.numbers).values()) == {2}, "it was asked once more"
+
+
+async def test_a_node_that_may_have_a_chunk_is_asked_first():
+    """A connection that breaks before the acknowledgement: only the same node knows a repetition when it sees one."""
+    async with Node() as node, Node() as other:
+        text = "heartbeat_type none\nkeepalive true\n" + ACK + server_text(node) + server_text(other)
+        async with rig.output(text) as (running, emit):
+            for number in range(40):
+                node.answers = ["close" if number % 2 else "ack"]
+                other.answers = ["reset" if number % 3 else "ack"]
+                await emit("t", one(number))
+                await running.idle()
+            assert not set(node.numbers) & set(other.numbers)
+            assert running.failures() == 0
+
+
+async def test_a_node_that_refuses_connections_is_not_asked_twice():
+    async with Node() as gone:
+        port = gone.port
+    async with Node() as node:
+        text = f"heartbeat_type none\n{ACK}<server>\nhost 127.0.0.1\nport {port}\n</server>\n" + server_text(node)
+        async with rig.output(text) as (running, emit):
+            for number in range(4):
+                await emit("t", one(number))
+                await running.idle()
+            assert node.numbers == [0, 1, 2, 3]
+            assert running.stats()["nodes"][f"127.0.0.1:{port}"]["failed"] <= 2
+            assert figures(running, node)["resent"] == 0
 
 
 async def test_a_connection_that_breaks_is_one_failure_and_one_new_connection_however_many_chunks_were_on_it():

@@ -4,6 +4,7 @@
 
 output.py            ForwardOutput: the way of a chunk, acknowledged or not; nodes that come and go
 parameters.py        what is configured, and what is wrong with it
+message.py           a chunk as a message
 balancer.py          weights, standby, the order in which nodes are tried; no I/O
 node.py              what is known of one node: detector, breaker, counters; no I/O
 detector.py          the phi accrual failure detector; no I/O

@@ -4,9 +4,9 @@ Without require_ack_response a chunk is delivered when the kernel has all of it:
 
 With it a chunk is delivered when a node has acknowledged its id, and the lane does not wait for that: it sends the
 next chunk, up to ack_window of them, and each is committed when its acknowledgement comes. A chunk whose connection
-ends before goes to the next node at once; one that is not acknowledged in time goes back to the queue, and its node
-is given up. The id stays the same however often the chunk is sent, after a restart too, so that a node that knows
-ids (headrace) keeps the events once.
+ends before is sent to the same node once more, on a new connection, then to the next one; one that is not acknowledged
+in time goes back to the queue, and its node is given up. The id stays the same however often the chunk is sent, after
+a restart too, so that a node that knows ids (headrace) keeps the events once.
 
 The option "chunk" is sent only where an acknowledgement is read: in_forward answers it, and an answer that nobody
 reads turns the close of a connection into a reset, which can destroy what the node has not read yet.
@@ -19,16 +19,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.core.connect import Target, dial
-from headrace.errors import ConfError, ConnectionFailed, Error, Side, Timeout, Unrecoverable
-from headrace.pipeline import codec
-from headrace.pipeline.event import NS, pack_value
+from headrace.errors import ConfError, ConnectionFailed, Error, Side, Timeout
 from headrace.pipeline.plugin import Output, overrides
-from headrace.plugins.forward.messages import packed_pieces
 from headrace.plugins.out_forward.addresses import NodeNames
 from headrace.plugins.out_forward.balancer import Balancer
 from headrace.plugins.out_forward.heartbeat import Heartbeats, UdpBeats
 from headrace.plugins.out_forward.link import Identity, Link, NoAck, greet
 from headrace.plugins.out_forward.links import Links
+from headrace.plugins.out_forward.message import message
 from headrace.plugins.out_forward.node import Detection, Node
 from headrace.plugins.out_forward.parameters import ForwardParameters
 
@@ -41,12 +39,26 @@ if TYPE_CHECKING:
     from headrace.pipeline.discovery import Service, ServiceDiscovery
     from headrace.pipeline.lanes import Lane
 
-THREADED: Final = 128 << 10
-"""Bytes from which a chunk is compressed in a thread: zlib and zstd let the loop run meanwhile."""
 BEAT_TIMEOUT: Final = 5.0
 """Seconds for which a heartbeat waits for its connection at the most."""
 _OWN_DEADLINES: Final = 10 * 365 * 86400.0
 """delayed_commit_timeout: every delivery here ends by deadlines of its own."""
+
+
+class _Way:
+    """One delivery of a chunk. sent: whoever waits until it is on its way. begun: some of it was written, to any node.
+
+    here: to the node that is tried now.
+    """
+
+    __slots__ = ("begun", "chunk", "here", "links", "sent")
+
+    def __init__(self, chunk: Chunk, links: Links, sent: asyncio.Future[None] | None) -> None:
+        self.chunk = chunk
+        self.links = links
+        self.sent = sent
+        self.begun = False
+        self.here = False
 
 
 class ForwardOutput(ForwardParameters):
@@ -271,81 +283,73 @@ class ForwardOutput(ForwardParameters):
     async def _deliver(self, chunk: Chunk, links: Links, sent: asyncio.Future[None] | None) -> None:
         """Try the nodes in turn. sent: ends when the chunk is on its way for the first time."""
         now = self.context.clock.now
+        way = _Way(chunk, links, sent)
         last: Error | None = None
         for node in self._balancer.order(now()):
-            if last is not None:
-                node.counters.resent += 1
-            node.begin(now())
-            try:
-                await self._send(chunk, node, links, sent)
-            except NoAck as error:
-                node.counters.ack_timeouts += 1
-                node.failed(now(), error)
-                node.detach()
-                raise
-            except ConnectionFailed as error:
-                node.failed(now(), error)
-                last = error
-            else:
-                node.succeeded(now())
-                return
+            asked = not self.require_ack_response
+            while True:
+                way.here = False
+                node.begin(now())
+                try:
+                    await self._send(node, way)
+                except NoAck as error:
+                    node.counters.ack_timeouts += 1
+                    node.failed(now(), error)
+                    node.detach()
+                    raise
+                except ConnectionFailed as error:
+                    node.failed(now(), error)
+                    last = error
+                else:
+                    node.succeeded(now())
+                    return
+                if asked or not way.here:
+                    break
+                asked = True  # it may have the chunk: only there a repetition can be known as one
         if last is not None:
             raise last
         raise Error("no nodes are available", kind="no_nodes", side=Side.SERVER, retryable=True)
 
-    async def _send(self, chunk: Chunk, node: Node, links: Links, sent: asyncio.Future[None] | None) -> None:
+    async def _send(self, node: Node, way: _Way) -> None:
+        chunk, links, counters = way.chunk, way.links, node.counters
         pieces = await self._message(chunk)
         link = await links.take(node)
         acked = link.expect(chunk.id) if self.require_ack_response else None
+        counters.resent += way.begun
+        way.begun = way.here = True
         try:
             await link.send(pieces)
-            counters = node.counters
             counters.sent += 1
             counters.sent_events += chunk.count
             counters.sent_bytes += len(pieces[1])
             del pieces  # megabytes, which nobody needs while the node thinks
-            if sent is not None and not sent.done():
-                sent.set_result(None)
+            if way.sent is not None and not way.sent.done():
+                way.sent.set_result(None)
             if acked is not None:
-                try:
-                    async with self.context.clock.timeout(self.ack_response_timeout):
-                        await acked
-                except Timeout as error:
-                    if link.broken is not None:
-                        raise
-                    message = f"{node.title} did not acknowledge the chunk within {self.ack_response_timeout:g} s"
-                    raise NoAck(message, kind="ack_timeout") from error
+                await self._acknowledged(acked, link, node)
                 counters.acks += 1
         except ConnectionFailed:
-            node.counters.failed += 1
+            counters.failed += 1
             raise
         finally:
             if acked is not None:
                 link.forget(chunk.id)
             links.give_back(node, link)
 
-    async def _message(self, chunk: Chunk) -> tuple[bytes, bytes, bytes]:
-        """The chunk as a message. What is compressed in the buffer is not compressed again."""
-        if chunk.tag is None:
-            raise Unrecoverable("the chunk has no tag", kind="no_tag")
-        how = None if self.compress == "text" else self.compress
-        if self.time_as_integer:
-            entries = b"".join([pack_value([time // NS, record]) for time, record in chunk.events()])
-            if how is not None:
-                entries = await self._compressed(codec.NAMES[how], entries)
-        elif how is None:
-            entries = chunk.read()
-        elif chunk.codec == codec.NAMES[how] and not chunk.ragged:
-            entries = chunk.read_compressed(how)
-        else:
-            entries = await self._compressed(codec.NAMES[how], chunk.read())
-        chunk_id = chunk.id if self.require_ack_response else None
-        return packed_pieces(chunk.tag, entries, chunk.count, chunk_id=chunk_id, compressed=how)
+    async def _acknowledged(self, acked: asyncio.Future[None], link: Link, node: Node) -> None:
+        try:
+            async with self.context.clock.timeout(self.ack_response_timeout):
+                await acked
+        except Timeout as error:
+            if link.broken is not None:
+                raise
+            message = f"{node.title} did not acknowledge the chunk within {self.ack_response_timeout:g} s"
+            raise NoAck(message, kind="ack_timeout") from error
 
-    async def _compressed(self, kind: int, data: bytes) -> bytes:
-        if len(data) < THREADED:
-            return codec.compress(kind, data)
-        return await self.context.loop.run_in_executor(None, codec.compress, kind, data)
+    async def _message(self, chunk: Chunk) -> tuple[bytes, bytes, bytes]:
+        how = None if self.compress == "text" else self.compress
+        named = self.require_ack_response
+        return await message(chunk, self.context.loop, how=how, integers=self.time_as_integer, named=named)
 
     # The end.
 
