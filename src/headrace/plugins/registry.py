@@ -96,6 +96,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "flowcounter_simple": "filter_flowcounter_simple:FlowcounterSimpleFilter",
         "prometheus": "filter_prometheus:PrometheusFilter",
         "systemd_entry": "filter_systemd_entry:SystemdEntryFilter",
+        "kubernetes_metadata": "filter_kubernetes_metadata:KubernetesMetadataFilter",
         "record_transformer": "filter_record_transformer:RecordTransformerFilter",
         "record_modifier": "filter_record_modifier:RecordModifierFilter",
         "concat": "filter_concat:ConcatFilter",

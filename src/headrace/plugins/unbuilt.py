@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[str, str]] = {
         record_reformer multiprocess opentelemetry sampling_filter
     """,
     "filter": """
-        kubernetes_metadata geoip detect_exceptions
+        geoip detect_exceptions
         throttle flatten flatten_hash json_transform sampling elasticsearch_genid opensearch_genid dedot
         add suppress typecast map anonymizer ua_parser enrich_kubernetes rename_key opentelemetry
     """,
