@@ -18,6 +18,9 @@ want() { # want PACKAGE FILE...: the package is there when one of the files is
 
 want nginx-light /usr/sbin/nginx
 want libnginx-mod-http-lua /usr/lib/nginx/modules/ngx_http_lua_module.so
+want libnginx-mod-http-echo /usr/lib/nginx/modules/ngx_http_echo_module.so
+want libnginx-mod-http-headers-more-filter /usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so
+want libnginx-mod-http-set-misc /usr/lib/nginx/modules/ngx_http_set_misc_module.so
 want wrk /usr/bin/wrk
 want strace /usr/bin/strace
 want curl /usr/bin/curl

@@ -38,6 +38,7 @@ class Answer:
         head, _, body = raw.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         self.raw = raw
+        self.head = head
         self.status = int(lines[0].split()[1]) if head else 0
         self.fields = [tuple(line.split(": ", 1)) for line in lines[1:]]
         self.headers = {name.lower(): value for name, value in self.fields}
@@ -221,7 +222,9 @@ def nginx(tmp_path):
         (folder / "logs").mkdir(parents=True)
         path = str(folder / "http.sock")
         text = CONF.format(prefix=folder, listen="unix:" + path, server=server, http=http, level="info")
-        loads = "".join(f"load_module {MODULES}/{name}.so;\n" for name in ("ndk_http_module", "ngx_http_lua_module"))
+        names = ("ndk_http", "ngx_http_lua", "ngx_http_echo", "ngx_http_headers_more_filter", "ngx_http_set_misc")
+        paths = [MODULES / f"{name}_module.so" for name in names]
+        loads = "".join(f"load_module {path};\n" for path in paths if path.exists())
         (folder / "nginx.conf").write_text(f"{loads}daemon off; master_process off; pid {folder}/nginx.pid;\n" + text)
         running.append(subprocess.Popen([binary, "-p", str(folder), "-c", str(folder / "nginx.conf")]))
         deadline = time.monotonic() + 10

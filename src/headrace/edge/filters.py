@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HeaderFilter = Callable[["Request"], None]
 BodyFilter = Callable[["Request", bytes, bool], bytes]
 
-HEADER_ORDER: Final = ("script", "headers", "gzip")
+HEADER_ORDER: Final = ("script", "more", "headers", "gzip")
 BODY_ORDER: Final = ("script",)
 
 

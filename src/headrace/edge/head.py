@@ -33,8 +33,9 @@ CLOSE: Final = b"Connection: close\r\n"
 MAX_HEADS: Final = 1024
 
 
-def _begin(status: int, content_type: bytes, server: bytes, date: bytes | None = None) -> bytes:
-    text = b"HTTP/1.1 %b\r\nServer: %b\r\nDate: %b\r\n" % (names.status_text(status), server, date or http_date())
+def _begin(status: int, content_type: bytes, server: bytes | None, date: bytes | None = None) -> bytes:
+    name = b"" if server is None else b"Server: %b\r\n" % server
+    text = b"HTTP/1.1 %b\r\n%bDate: %b\r\n" % (names.status_text(status), name, date or http_date())
     return text + b"Content-Type: %b\r\n" % escape(content_type) if content_type else text
 
 
@@ -74,6 +75,7 @@ def assemble(request: Request) -> bytes:
         and request.location_out is None
         and request.last_modified is None
         and not request.vary
+        and not request.no_server
     ):
         global _heads_until  # noqa: PLW0603 - one cache a process, emptied every second
         now = time.time()
@@ -101,7 +103,8 @@ def _conditional(request: Request, modified: float) -> int:
 
 def _long(request: Request, status: int, *, keep: bool) -> bytes:
     connection = KEEP + request.location.keepalive_header if keep else CLOSE
-    server, date = request.location.server_token, None
+    server: bytes | None = None if request.no_server else request.location.server_token
+    date = None
     tail: list[bytes] = []
     for field in request.kept_headers or ():
         name = field[0].lower()

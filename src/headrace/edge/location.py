@@ -113,7 +113,7 @@ class Location:
             steps.insert(rewrites, (phases.POST_REWRITE, post_rewrite))
         self.steps = tuple(steps)
         self.header_filters = tuple(f for place in HEADER_ORDER for f in self._header_filters.get(place, ()))
-        self.script_filters = tuple(self._header_filters.get("script", ()))
+        self.script_filters = tuple(f for place in ("script", "more") for f in self._header_filters.get(place, ()))
         self.body_filters = tuple(f for place in BODY_ORDER for f in self._body_filters.get(place, ()))
         self.settings = self.scope.effective()
 

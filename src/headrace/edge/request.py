@@ -77,6 +77,8 @@ class Request:
     abandoned: bool = False
     chunked: bool = False
     started: bool = False
+    no_server: bool = False
+    """The answer has no Server field."""
     lua: Any = None
     parent: Request | None = None
     """The request that this one is a subrequest of."""

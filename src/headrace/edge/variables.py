@@ -48,6 +48,10 @@ class Variables:
         if warn:
             self._getters.setdefault(name, _set_variable(name.encode()))
 
+    def define(self, name: str, getter: Getter) -> None:
+        """Define a variable of a family: it is there from now on, and cannot be changed."""
+        self._getters.setdefault(name, getter)
+
     def getter(self, name: str, place: Place | None = None) -> Getter:
         """The getter of a name; unknown ones are taken for variables that a later directive declares."""
         name = name.lower()

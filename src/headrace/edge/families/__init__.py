@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.edge.families.access import AccessFamily
+from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.gzip import GzipFamily
 from headrace.edge.families.headers import HeadersFamily
 from headrace.edge.families.http import HttpFamily
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
+from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.rewrite import RewriteFamily
+from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
 from headrace.edge.families.static import StaticFamily
 from headrace.edge.families.tls import TlsFamily
@@ -35,5 +38,8 @@ def builtin() -> list[Family]:
         TlsFamily(),
         StaticFamily(),
         PythonFamily(),
+        EchoFamily(),
+        SetMiscFamily(),
+        MoreHeadersFamily(),
         LogFamily(),
     ]

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.edge.families.set_misc import FUNCTIONS
+
 if TYPE_CHECKING:
     from headrace.edge.log import ErrorLog
     from headrace.edge.request import Request
@@ -48,6 +50,8 @@ class ProcessApi:
             "hmac_sha1": self.hmac_sha1,
             "crc32": zlib.crc32,
             "parse_http_time": parse_http_time,
+            "ndk_function": self.ndk_function,
+            "ndk_call": self.ndk_call,
         }
 
     def log(self, request_id: int, level: int, message: bytes) -> None:
@@ -61,6 +65,16 @@ class ProcessApi:
             self.error_log.line(level, message + b", context: ngx.timer")
         else:
             self.error_log.line(level, message)
+
+    @staticmethod
+    def ndk_function(name: bytes) -> int:
+        """1 when a directive of this name makes a value of one."""
+        return 1 if name.decode("latin-1") in FUNCTIONS else 0
+
+    @staticmethod
+    def ndk_call(name: bytes, value: bytes) -> bytes | None:
+        """The value that a directive of the set-misc module makes of one; None for one that it cannot take."""
+        return FUNCTIONS[name.decode("latin-1")](value)
 
     @staticmethod
     def encode_base64(data: bytes) -> bytes:

@@ -24,6 +24,24 @@ ngx.worker = {
     end,
 }
 
+-- ndk.set_var.DIRECTIVE(value): the functions of the set-misc module.
+_G.ndk = {
+    set_var = setmetatable({}, {
+        __index = function(_, name)
+            if type(name) ~= "string" or host.ndk_function(name) == 0 then
+                return S.raise("ndk.set_var: directive \"" .. tostring(name)
+                    .. "\" not found or does not use ndk_set_var_value")
+            end
+            return function(value)
+                S.request()
+                local made = host.ndk_call(name, S.check_string(value, 1, name))
+                return made or S.raise("calling directive " .. name .. " failed with code -1")
+            end
+        end,
+    }),
+}
+package.loaded.ndk = _G.ndk
+
 ngx.config = {
     subsystem = "http",
     debug = false,

@@ -1,0 +1,36 @@
+"""The headers-more module: the location of each case, and what the lines of its answer must and must not be."""
+
+TABLE: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = [
+    ("set", "more_set_headers 'X-Foo: bar'; echo a;", ("X-Foo: bar",), ()),
+    ("several", "more_set_headers 'X-A: 1' 'X-B: 2'; echo a;", ("X-A: 1", "X-B: 2"), ()),
+    ("variables", "more_set_headers 'X-A: $arg_a'; echo a;", ("X-A: 1",), ()),
+    ("server", "more_set_headers 'Server: mine'; echo a;", ("Server: mine",), ("Server: nginx",)),
+    ("no server", "more_clear_headers Server; echo a;", (), ("Server:",)),
+    ("content type", "more_set_headers 'Content-Type: text/x'; echo a;", ("Content-Type: text/x",), ()),
+    ("no content type", "more_clear_headers Content-Type; echo a;", (), ("Content-Type:",)),
+    ("status", "more_set_headers -s 404 'X-A: 1'; return 404;", ("X-A: 1",), ()),
+    ("other status", "more_set_headers -s 404 'X-A: 1'; echo a;", (), ("X-A:",)),
+    ("statuses", "more_set_headers -s '500 404' 'X-A: 1'; return 404;", ("X-A: 1",), ()),
+    ("type", "default_type text/css; more_set_headers -t 'text/css text/plain' 'X-A: 1'; echo a;", ("X-A: 1",), ()),
+    ("other type", "default_type text/css; more_set_headers -t text/plain 'X-A: 1'; echo a;", (), ("X-A:",)),
+    ("replace", "more_set_headers 'X-A: 1'; more_set_headers 'X-A: 2'; echo a;", ("X-A: 2",), ("X-A: 1",)),
+    ("clear by no value", "more_set_headers 'X-A: 1'; more_set_headers 'X-A:'; echo a;", (), ("X-A",)),
+    (
+        "wildcard",
+        "more_set_headers 'X-A: 1' 'X-B: 1' 'Y-A: 1'; more_clear_headers 'X-*'; echo a;",
+        ("Y-A: 1",),
+        ("X-A", "X-B"),
+    ),
+    (
+        "of a script",
+        "more_set_headers 'X-A: 2'; content_by_lua_block { ngx.header.x_a = 1 ngx.say('a') }",
+        ("2",),
+        ("X-A: 1", "x-a: 1"),
+    ),
+    ("input", "more_set_input_headers 'X-Some: other'; echo_after_body; echo IN $http_x_some;", ("IN other",), ()),
+    ("input new", "more_set_input_headers 'X-New: $arg_a'; echo IN $http_x_new;", ("IN 1",), ()),
+    ("input replace only", "more_set_input_headers -r 'X-New: 1'; echo IN [$http_x_new];", ("IN []",), ()),
+    ("input clear", "more_clear_input_headers X-Some; echo IN [$http_x_some];", ("IN []",), ()),
+    ("input wildcard", "more_clear_input_headers 'X-*'; echo IN [$http_x_some];", ("IN []",), ()),
+    ("input host", "more_set_input_headers 'Host: else'; echo IN $http_host;", ("IN else",), ()),
+]

@@ -1,0 +1,40 @@
+"""The set-misc module: what stands in the location of each case, and its body here and in nginx."""
+
+TABLE: list[tuple[str, str, str]] = [
+    ("if_empty", 'set $a ""; set_if_empty $a 32; echo $a;', "32\n"),
+    ("if_not_empty", "set $a 5; set_if_empty $a 32; echo $a;", "5\n"),
+    ("unescape", "set_unescape_uri $a 'a%20b+c%zz%2F'; echo $a;", "a b czz/\n"),
+    ("unescape itself", "set $a 'x%41'; set_unescape_uri $a; echo $a;", "xA\n"),
+    ("escape", "set_escape_uri $a 'a b/c?d=é~-_.!'; echo $a;", "a%20b%2Fc%3Fd%3D%C3%A9~-_.!\n"),
+    ("sql", r"""set $b "it's"; set_quote_sql_str $a $b; echo $a;""", "'it\\'s'\n"),
+    ("sql of nothing", "set $b ''; set_quote_sql_str $a $b; echo $a;", "''\n"),
+    ("json", r"""set $b 'a"b\c'; set_quote_json_str $a $b; echo $a;""", '"a\\"b\\\\c"\n'),
+    ("json of nothing", "set $b ''; set_quote_json_str $a $b; echo $a;", "null\n"),
+    ("pgsql", "set $b abc; set_quote_pgsql_str $a $b; echo $a;", "E'abc'\n"),
+    ("base64", "set_encode_base64 $a 'hello?>'; set_decode_base64 $b $a; echo $a $b;", "aGVsbG8/Pg== hello?>\n"),
+    ("not base64", "set_decode_base64 $b '*'; echo [$b];", "500"),
+    ("hex", "set_encode_hex $a 'Az'; set_decode_hex $b $a; echo $a $b;", "417a Az\n"),
+    ("base32", "set_encode_base32 $a 'abcde'; set_decode_base32 $b $a; echo $a $b;", "c5h66p35 abcde\n"),
+    ("base32 padding", "set_encode_base32 $a 'abcd'; echo $a;", "c5h66p0=\n"),
+    ("md5", "set_md5 $a hello; echo $a;", "5d41402abc4b2a76b9719d911017c592\n"),
+    ("sha1", "set_sha1 $a hello; echo $a;", "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d\n"),
+    ("hmac", "set_hmac_sha1 $a key hello; set_encode_hex $a; echo $a;", "b34ceac4516ff23a143e61d79d0fa7a4fbe5f266\n"),
+    (
+        "hmac256",
+        "set_hmac_sha256 $a key hello; set_encode_hex $a; echo $a;",
+        "9307b3b915efb5171ff14d8cb55fbcc798c6c0ef1456d66ded1a6aa723a58b7b\n",
+    ),
+    ("random", "set_random $a 3 3; echo $a;", "3\n"),
+    ("rotate", "set_rotate $a 1 3; set_rotate $b 1 3; echo $a;", "1\n"),
+    ("alphanum", "set_secure_random_alphanum $a 0; echo [$a];", "500"),
+    (
+        "ndk",
+        "content_by_lua_block { ngx.say(ndk.set_var.set_escape_uri('a b'), ndk.set_var.set_md5('hello')) }",
+        "a%20b5d41402abc4b2a76b9719d911017c592\n",
+    ),
+    (
+        "ndk unknown",
+        "content_by_lua_block { ngx.say((select(2, pcall(function() return ndk.set_var.set_nothing('a') end))):match('ndk.*')) }",
+        'ndk.set_var: directive "set_nothing" not found or does not use ndk_set_var_value\n',
+    ),
+]
