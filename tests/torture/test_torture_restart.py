@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -50,6 +51,21 @@ CONF = """\
   bind 127.0.0.1
   tag syslog
 </source>
+<source>
+  @type unix
+  path {folder}/sock
+</source>
+<source>
+  @type tail
+  path {folder}/tailed.log
+  pos_file {folder}/pos
+  tag tail
+  read_from_head true
+  refresh_interval 1s
+  <parse>
+    @type json
+  </parse>
+</source>
 <label @FLUENT_LOG>
   <match **>
     @type null
@@ -72,7 +88,8 @@ CONF = """\
   </buffer>
 </match>
 """
-PROTOCOLS = ("http", "forward", "udp", "tcp", "syslog")
+PORTS = ("http", "forward", "udp", "tcp", "syslog")
+PROTOCOLS = (*PORTS, "unix", "tail")
 APART = 1_000_000
 """Numbers of different protocols."""
 
@@ -86,8 +103,9 @@ class NumberSink(Sink):
 class Senders:
     """One sender for each protocol; `sent` holds the numbers that must arrive."""
 
-    def __init__(self, ports: dict[str, int], count: int, pause: float) -> None:
+    def __init__(self, ports: dict[str, int], folder: Path, count: int, pause: float) -> None:
         self.ports = ports
+        self.folder = folder
         self.count = count
         self.pause = pause
         self.sent: dict[str, list[int]] = {name: [] for name in PROTOCOLS}
@@ -122,14 +140,21 @@ class Senders:
                     connection = None
 
     async def forward(self, numbers) -> None:
-        port, streams = self.ports["forward"], None
+        await self._acking(numbers, lambda: asyncio.open_connection("127.0.0.1", self.ports["forward"]))
+
+    async def unix(self, numbers) -> None:
+        await self._acking(numbers, lambda: asyncio.open_unix_connection(str(self.folder / "sock")))
+
+    async def _acking(self, numbers, connect) -> None:
+        """The forward protocol: what is not acknowledged is sent again."""
+        streams = None
         async for number in numbers:
             name = os.urandom(12).hex()
             message = msgpack.packb(["forward", [[int(time.time()), {"n": number}]], {"chunk": name}])
             while True:
                 try:
                     if streams is None:
-                        streams = await asyncio.open_connection("127.0.0.1", port)
+                        streams = await connect()
                     streams[1].write(message)
                     if msgpack.unpackb(await streams[0].read(4096)) == {"ack": name}:
                         break
@@ -139,6 +164,14 @@ class Senders:
                     pass
                 streams[1].close()
                 streams = None
+
+    async def tail(self, numbers) -> None:
+        path = self.folder / "tailed.log"
+        async for number in numbers:
+            with path.open("a") as file:
+                file.write(f'{{"n":{number}}}\n')
+            if number % 100 == 99:
+                path.rename(self.folder / "tailed.log.1")
 
     async def _datagrams(self, numbers, port: int, text: str) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -165,39 +198,38 @@ class Senders:
         streams[1].close()
 
 
-@pytest.mark.parametrize("buffer", ["file", "memory"])
-async def test_every_number_once(headrace, prefix, scale, seen, buffer):
+@pytest.mark.parametrize(("buffer", "workers"), [("file", 1), ("memory", 1), ("file", 2)])
+async def test_every_number_once(headrace, prefix, scale, seen, buffer, workers):
     count = scale("messages", 150, 500)
-    ports = dict(zip((*PROTOCOLS, "target"), free_ports(6), strict=True))
+    ports = dict(zip((*PORTS, "target"), free_ports(6), strict=True))
     pid_file = prefix / "pid"
     text = f"@type file\n    path {prefix}/buf" if buffer == "file" else "@type memory"
     conf = prefix / "fluent.conf"
-    conf.write_text(CONF.replace("BUFFER", text).format(**ports))
+    system = f"<system>\n  workers {workers}\n</system>\n"
+    conf.write_text(system + CONF.replace("BUFFER", text).format(**ports, folder=prefix))
     async with NumberSink(ports["target"]) as sink:
         process = headrace("fluentd", "-c", conf, "--daemon", pid_file, "-o", prefix / "log")
         await until(lambda: not process.running, "the daemon")
         assert process.wait() == 0, process.output
         log = prefix / "log"
         try:
-            senders = Senders(ports, count, 0.002)
+            senders = Senders(ports, prefix, count, 0.002)
             rounds = (signal.SIGHUP, signal.SIGUSR2, signal.SIGHUP)
             for number in rounds:
                 sending = asyncio.create_task(senders.all())
                 start = min(senders.done.values())
                 await until(lambda start=start: min(senders.done.values()) >= start + count // 4, "a quarter")
                 pid = int(pid_file.read_text())
-                serves = log.read_text().count("worker is now running")
+                serve = log.read_text().count("worker is now running") + workers
                 os.kill(pid, number)
-                await until(
-                    lambda serves=serves: log.read_text().count("worker is now running") > serves, "new workers"
-                )
+                await until(lambda serve=serve: log.read_text().count("worker is now running") >= serve, "new workers")
                 await sending
             sent = {number for numbers in senders.sent.values() for number in numbers}
             with contextlib.suppress(AssertionError):
                 await until(lambda: sent <= sink.counts.keys(), "everything", patience=20)
             lost = {name: sorted(set(numbers) - sink.counts.keys()) for name, numbers in senders.sent.items()}
             twice = sorted(number for number, times in sink.counts.items() if times > 1)
-            seen(f"{buffer}: {len(rounds)} x {count} by {', '.join(PROTOCOLS)}: {len(sent)} sent, "
+            seen(f"{buffer}, {workers} workers: {len(rounds)} x {count} by {', '.join(PROTOCOLS)}: {len(sent)} sent, "
                  f"{sum(map(len, lost.values()))} lost, {len(twice)} twice")  # fmt: skip
             assert not any(lost.values()), f"{lost}\n{log.read_text()[-3000:]}"
             assert twice == [], log.read_text()[-3000:]
