@@ -108,3 +108,17 @@ def test_a_pattern_that_takes_for_ever_is_given_up(pattern, limit, monkeypatch, 
     assert time.process_time() - before < 60
     assert len([line for line in caplog.messages if "timed out" in line]) == 10
     assert parser.parse(b"aaaa")[0][1] == {"x": "aaaa"}
+
+
+def test_many_lines_are_read_as_one_by_one(monkeypatch):
+    monkeypatch.setattr(guards, "INTERVAL", 0.05)
+    parser = make("parser", "@type regexp\nexpression /^(?<x>(?:a|aa)+)$|^(?<time>\\d+)$/\ntime_format %m")
+    missed = []
+
+    def failed(line, error):
+        missed.append((line, error is None))
+        return (1, {"instead": True}) if line == b"?" else None
+
+    events = parser.parse_lines([b"aa", EVIL, b"?", b"99", b"aaa"], failed)
+    assert [record for _, record in events] == [{"x": "aa"}, {"instead": True}, {"x": "aaa"}]
+    assert missed == [(EVIL, True), (b"?", True), (b"99", False)]

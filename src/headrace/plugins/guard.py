@@ -12,6 +12,8 @@ Two ways:
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -77,6 +79,15 @@ class Guard:
         self._seen = -1
         self._set(INTERVAL, INTERVAL)
 
+    def disarm(self) -> None:
+        """Stop the timer."""
+        if self.armed:
+            self._end()
+
+    def forget(self) -> None:
+        """There is no timer."""
+        self.busy = self._limit = self.armed = False
+
     def _start(self, seconds: float) -> None:
         self._limit = self.busy = True
         self._set(max(seconds, 1e-6), 0.0)
@@ -105,3 +116,8 @@ class Guard:
 
 guard: Final = Guard()
 """One for all: a process has one alarm."""
+
+# At the end of the interpreter an alarm would meet the system's own handler, which ends the process; and a child has
+# no timer, whatever its parent has.
+atexit.register(guard.disarm)
+os.register_at_fork(after_in_child=guard.forget)

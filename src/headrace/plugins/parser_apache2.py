@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.ruby_regexp import compile_ruby
 from headrace.plugins.casts import to_integer
-from headrace.plugins.parsing import ParserError, RecordParser, make_time_parser
+from headrace.plugins.parsing import ParserError, make_time_parser
+from headrace.plugins.pattern_parser import PatternParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.conf.params import Problems
-    from headrace.plugins.parsing import Parsed
+    from headrace.pipeline.event import Record
+    from headrace.plugins.pattern_parser import One
 
 _EXACT: Final = compile_ruby(
     r'^(?<host>[^ ]*) [^ ]* (?<user>[^ ]*) \[(?<time>[^\]]*)\] "(?<method>\S+)'
@@ -29,14 +29,12 @@ _QUICK: Final = re.compile(
 _OWN: Final = "this parser has its own way to read the time"
 
 
-class Apache2Parser(RecordParser):
+class Apache2Parser(PatternParser):
     """Reads lines of Apache's access log. A "-" is null, code and size are integers."""
 
-    time_key = RecordParser.time_key.with_default("time")
-    time_type = RecordParser.time_type.with_default("string")
-    time_format = RecordParser.time_format.with_default("%d/%b/%Y:%H:%M:%S %z")
-
-    by_pattern = True
+    time_key = PatternParser.time_key.with_default("time")
+    time_type = PatternParser.time_type.with_default("string")
+    time_format = PatternParser.time_format.with_default("%d/%b/%Y:%H:%M:%S %z")
 
     def validate(self, problems: Problems) -> None:
         """Say what has no effect: the format of the time belongs to the parser, as in Fluentd."""
@@ -47,7 +45,7 @@ class Apache2Parser(RecordParser):
             self.__dict__.pop(name, None)
         super().validate(problems)
 
-    def reader(self) -> Callable[[bytes], Parsed]:
+    def one(self) -> One:
         """Everything that a line needs, bound once."""
         quick, exact, keep = _QUICK.fullmatch, _EXACT.search, self.keep_time_key
         convert = self._convert if self._converts else None
@@ -60,11 +58,11 @@ class Apache2Parser(RecordParser):
             found = codes[text] = to_integer(text) or None
             return found
 
-        def read(text: bytes) -> Parsed:
+        def read(text: bytes) -> tuple[int | None, Record] | None:
             line = text.decode("utf-8", "surrogateescape")
             match = quick(line) or exact(line)
             if match is None:
-                return [(None, None)]
+                return None
             host, user, at, method, path, code, size, referer, agent = match.groups()
             try:
                 moment = time_of(at)
@@ -84,10 +82,6 @@ class Apache2Parser(RecordParser):
                 record["time"] = at
             if convert is not None:
                 convert(record)
-            return [(moment, record)]
+            return moment, record
 
         return read
-
-    def read(self, text: bytes) -> Parsed:
-        """Parse one text."""
-        return self.reader()(text)

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.conf.params import boolean, literal_of, regexp
 from headrace.conf.ruby_regexp import compile_ruby, group_names
-from headrace.plugins.parsing import RecordParser
+from headrace.plugins.pattern_parser import PatternParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.conf.params import Problems
-    from headrace.plugins.parsing import Parsed
+    from headrace.pipeline.event import Record
+    from headrace.plugins.pattern_parser import One
 
 
-class RegexpParser(RecordParser):
+class RegexpParser(PatternParser):
     """Reads by a pattern. A group that takes no part in the match is left out."""
 
     expression = regexp(doc="The pattern, in Ruby's syntax, with named groups")
     ignorecase = boolean(default=False, deprecated="write /pattern/i", doc="Upper and lower case are the same")
     multiline = boolean(default=False, deprecated="write /pattern/m", doc="A dot matches a newline too")
-    time_key = RecordParser.time_key.with_default("time")
+    time_key = PatternParser.time_key.with_default("time")
 
-    by_pattern = True
     quick: ClassVar[re.Pattern[str] | None] = None
     """For the built-in pattern of a subclass: one that knows only its usual lines, and reads them alike."""
 
@@ -46,25 +44,20 @@ class RegexpParser(RecordParser):
             return
         super().validate(problems)
 
-    def reader(self) -> Callable[[bytes], Parsed]:
+    def one(self) -> One:
         """Everything that a line needs, bound once. With named groups there are no others in Ruby."""
         search, names, event = self._pattern.search, self._names, self.event
         quick = self.quick.fullmatch if self.quick is not None else None
-        failed: Parsed = [(None, None)]
 
-        def read(text: bytes) -> Parsed:
+        def read(text: bytes) -> tuple[int | None, Record] | None:
             line = text.decode("utf-8", "surrogateescape")
             match = (quick is not None and quick(line)) or search(line)
             if not match:
-                return failed.copy()
+                return None
             values = match.groups()
             record = dict(zip(names, values, strict=True))
             if None in values:
                 record = {name: value for name, value in record.items() if value is not None}
-            return [event(record)]
+            return event(record)
 
         return read
-
-    def read(self, text: bytes) -> Parsed:
-        """Parse one text."""
-        return self.reader()(text)
