@@ -356,6 +356,18 @@ class Batch:
         same.ack = ack
         return same
 
+    def onward(self, events: Sequence[Event], branch: str) -> Batch:
+        """Return a batch of what became of this one, for an output that emits it on.
+
+        branch: tells apart what one batch becomes, such as by the new tag: the parts have ids of their own, and the
+        sender's answer waits for all of them.
+        """
+        made = Batch(events, None, len(events))
+        made.ack = self.ack
+        if self.id is not None:
+            made.id = derived_id(self.id, branch.encode("utf-8", "surrogateescape"))
+        return made
+
     @property
     def is_packed(self) -> bool:
         """Whether the packed form exists already."""

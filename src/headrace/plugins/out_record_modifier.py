@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.conf.params import string
 from headrace.errors import Error
-from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import Output
 from headrace.plugins.record_modifier import Modifying
 from headrace.plugins.reemit import emit_all
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from headrace.pipeline.context import Context
-    from headrace.pipeline.event import Event
+    from headrace.pipeline.event import Batch, Event
 
 
 class RecordModifierOutput(Modifying, Output):
@@ -34,7 +33,7 @@ class RecordModifierOutput(Modifying, Output):
             raise Error(f'the tag is "{tag}" already: its events would come back here for ever')
         events = self._run(tag, batch.events(), self.router.emit_error_event)
         if "${" not in self.tag:
-            return self.router.emit(self.tag, Batch.of(events)) if events else None
+            return self.router.emit(self.tag, batch.onward(events, self.tag)) if events else None
         groups: dict[str, list[Event]] = {}
         made: list[tuple[int, Any]] = list(events)
         for time, (new, record) in made:
@@ -44,4 +43,4 @@ class RecordModifierOutput(Modifying, Output):
                 self.router.emit_error_event(tag, time, record, error)
                 continue
             groups.setdefault(name, []).append((time, record))
-        return emit_all((self.router, new, Batch.of(some)) for new, some in groups.items())
+        return emit_all((self.router, new, batch.onward(some, new)) for new, some in groups.items())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.conf.params import Configurable, boolean, enum, regexp, section, string
 from headrace.pipeline.accessor import Accessor
-from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import Output
 from headrace.plugins.reemit import emit_all
 from headrace.plugins.ruby_text import scrub, to_s
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.conf.params import Problems
     from headrace.pipeline.context import Context
-    from headrace.pipeline.event import Event, Record
+    from headrace.pipeline.event import Batch, Event, Record
     from headrace.pipeline.router import Router
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[a-z_]+(?:\[[0-9]+\])?\}|__[A-Z_]+(?:\[[0-9]+\])?__")
@@ -114,7 +113,10 @@ class RewriteTagFilterOutput(Output):
                 continue
             mark = (id(rule.router), new) if self.emit_mode == "batch" else (len(groups), new)
             groups.setdefault(mark, (rule.router, []))[1].append(event)
-        return emit_all((router, new, Batch.of(events)) for (_, new), (router, events) in groups.items())
+        return emit_all(
+            (router, new, batch.onward(events, f"rewrite {number} {new}"))
+            for number, ((_, new), (router, events)) in enumerate(groups.items())
+        )
 
     def _rewritten(self, tag: str, record: Record) -> tuple[Rule, str] | None:
         for number, rule in enumerate(self.rules):

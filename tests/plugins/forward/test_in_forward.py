@@ -586,3 +586,33 @@ async def test_branches_that_meet_again_do_not_take_each_other_for_repetitions()
         await rig.until(lambda: len(rig.of(Script).got) >= 2)
         await asyncio.sleep(0.05)
         assert rig.of(Script).got == [{"n": 1}] * 2
+
+
+REWRITE = """@type rewrite_tag_filter
+<rule>
+  key kind
+  pattern ^(.*)$
+  tag kind.$1
+</rule>"""
+KINDS = "<match kind.**>\n@type script\n<buffer tag>\nflush_mode immediate\nflush_thread_count 2\n</buffer>\n</match>"
+
+
+async def test_parts_of_a_batch_under_other_tags_are_stored_once_too():
+    """And the answer waits for all of them with `ack_mode delivery`."""
+    events = b"".join(pack_event(T, {"n": number, "kind": "ab"[number % 2]}) for number in range(6))
+    async with forward("ack_mode delivery", match=REWRITE, before=KINDS) as rig:
+        script = rig.of(Script)
+        gate = asyncio.Event()
+        script.answers = [gate.wait()]
+        async with client(rig.port) as peer:
+            await peer.send(encode_packed("t", events, 6, chunk_id=IDS[0]))
+            answer = asyncio.ensure_future(peer.ack())
+            await rig.until(lambda: len(script.tries) == 2)
+            await asyncio.sleep(0.05)
+            assert not answer.done()
+            gate.set()
+            await answer
+            for _ in range(2):
+                await peer.send(encode_packed("t", events, 6, chunk_id=IDS[0]))
+                await peer.ack()
+        assert sorted(record["n"] for record in script.got) == list(range(6))
