@@ -12,7 +12,7 @@ from headrace.plugins.prometheus.registry import COUNTER, GAUGE, HISTOGRAM, SUMM
 from headrace.plugins.prometheus.text import Aggregate, render, render_open
 from headrace.testing.clock import FakeClock
 from headrace.testing.contracts import check_filter, check_output, check_source
-from headrace.testing.pipelines import Kit
+from headrace.testing.pipelines import Kit, TransientError
 
 
 def counted(section, *batches, tag="app.web.one", **settings):
@@ -282,7 +282,7 @@ async def test_monitors_tell_what_the_buffers_do():
 
     def values():
         text = render(registry.collect()).decode()
-        return {line.split("{")[0]: float(line.split()[-1]) for line in text.splitlines() if "{" in line}, text
+        return {line.split("{")[0]: float(line.split()[-1]) for line in text.splitlines() if '"sink"' in line}, text
 
     await kit.emit("t", {"a": 1}, {"a": 2})
     found, text = values()
@@ -300,6 +300,52 @@ async def test_monitors_tell_what_the_buffers_do():
     await kit.stop()
 
 
+async def test_counts_of_outputs_without_a_buffer_and_of_retries():
+    text = "<source>\n@type prometheus_output_monitor\ninterval 0\n</source>\n<match d>\n@type direct\n</match>\n"
+    text += (
+        "<match **>\n@type script\n@id s\n<buffer>\nflush_mode immediate\nretry_randomize false\n</buffer>\n</match>"
+    )
+    kit = await Kit(text, clock=FakeClock()).start()
+    registry = registry_of(kit.pipeline.context)
+    kit.script.answers = [TransientError("down")]
+    await kit.emit("d", {"a": 1}, {"a": 2})
+    await kit.emit("t", {"a": 1})
+    await kit.work()
+    lines = render(registry.collect()).decode().splitlines()
+    found = {line.rpartition(" ")[0]: float(line.split()[-1]) for line in lines if "{" in line}
+    direct = '{plugin_id="output_direct.1",type="direct"}'
+    assert found[f"fluentd_output_status_emit_count{direct}"] == 1
+    assert found[f"fluentd_output_status_emit_records{direct}"] == 2
+    script = '{plugin_id="s",type="script"}'
+    assert found[f"fluentd_output_status_num_errors{script}"] == 1
+    assert found[f"fluentd_output_status_rollback_count{script}"] == 1
+    assert found[f"fluentd_output_status_retry_wait{script}"] == 1
+    assert f"fluentd_output_status_flush_time_count{script}" in found
+    await kit.clock.elapse(2)
+    await kit.stop()
+
+
+async def test_positions_of_tailed_files(tmp_path):
+    (tmp_path / "a.log").write_text("one\ntwo\n")
+    tail = f"@type tail\n@id files\npath {tmp_path}/*.log\ntag t\nread_from_head true\n<parse>\n@type none\n</parse>"
+    monitor = "<source>\n@type prometheus_tail_monitor\ninterval 0\n</source>"
+    context = context_of()
+    async with source(tail, context=context) as (tailing, taken):
+        plugin = make("input", monitor, context)
+        registry = registry_of(context)
+        async with asyncio.timeout(20):
+            while len(taken.records) < 2:
+                await asyncio.sleep(0.01)
+        text = render(registry.collect()).decode()
+        labels = f'{{plugin_id="files",type="tail",path="{tmp_path}/a.log"}}'
+        assert f"fluentd_tail_file_position{labels} 8.0" in text
+        assert f"fluentd_tail_file_inode{labels} {float((tmp_path / 'a.log').stat().st_ino)}" in text
+        assert f"fluentd_tail_file_opened{labels}" in text
+        assert plugin.interval == 0
+        tailing._keeper.tails.clear()
+        assert "position{" not in render(registry.collect()).decode()
+
+
 def test_a_monitor_has_no_records():
     errors, _ = problems_of("input", "<source>\n@type prometheus_monitor\n<labels>\na $.b\n</labels>\n</source>")
     assert any("record accessor syntax is not available" in error for error in errors)
@@ -309,5 +355,5 @@ def test_contracts():
     section = metric("counter", "key a\n<labels>\nm $.message\n</labels>")
     asyncio.run(check_filter(f"<filter **>\n@type prometheus\n{section}\n</filter>"))
     asyncio.run(check_output(f"<match **>\n@type prometheus\n{section}\n</match>"))
-    for name in ("prometheus_monitor", "prometheus_output_monitor"):
+    for name in ("prometheus_monitor", "prometheus_output_monitor", "prometheus_tail_monitor"):
         asyncio.run(check_source(f"<source>\n@type {name}\n</source>"))

@@ -1,11 +1,10 @@
-"""Source `prometheus_monitor`: fluentd_status_* of every output (https://github.com/fluent/fluent-plugin-prometheus)."""
+"""Source `prometheus_monitor`: fluentd_status_* of every plugin (https://github.com/fluent/fluent-plugin-prometheus)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.plugin import Output
-from headrace.plugins.prometheus.monitor import Monitor, buffer_figures
+from headrace.plugins.prometheus.monitor import Monitor
 from headrace.plugins.prometheus.registry import GAUGE
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ _FIGURES: Final = (
     ("buffer_oldest_timekey", "fluentd_status_buffer_oldest_timekey", "Oldest timekey in buffer."),
     ("buffer_queue_length", "fluentd_status_buffer_queue_length", "Current buffer queue length."),
     ("buffer_total_queued_size", "fluentd_status_buffer_total_bytes", "Current total size of queued buffers."),
-    ("retry_step", "fluentd_status_retry_count", "Current retry counts."),
+    ("retry_count", "fluentd_status_retry_count", "Current retry counts."),
 )
 
 
@@ -30,12 +29,12 @@ class PrometheusMonitorInput(Monitor):
         self._families = [(key, self.family(context, GAUGE, name, doc)) for key, name, doc in _FIGURES]
 
     def update(self) -> None:
-        """Look at every output."""
-        for plugin in self.context.plugins:
-            if not isinstance(plugin, Output):
-                continue
-            figures = buffer_figures(plugin) or {"retry_step": 0}
+        """Look at every plugin."""
+        for info in self.infos():
+            timekeys = info.get("buffer_timekeys")
+            if timekeys:
+                info["buffer_newest_timekey"], info["buffer_oldest_timekey"] = timekeys[-1], timekeys[0]
+            own = {name: info[name] for name in self.own_labels}
             for key, family in self._families:
-                value = figures.get(key)
-                if value is not None:
-                    self.put(family, value, plugin_id=plugin.plugin_id, plugin_category="output", type=plugin.type_)
+                if info.get(key) is not None:
+                    self.put(family, info[key], **own)

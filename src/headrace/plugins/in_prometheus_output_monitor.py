@@ -5,15 +5,16 @@ https://github.com/fluent/fluent-plugin-prometheus
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from headrace.conf.params import boolean
-from headrace.pipeline.plugin import Output
-from headrace.plugins.prometheus.monitor import Monitor, buffer_figures
+from headrace.plugins.prometheus.monitor import Monitor
 from headrace.plugins.prometheus.registry import COUNTER, GAUGE
 
 if TYPE_CHECKING:
     from headrace.pipeline.context import Context
+    from headrace.pipeline.plugin import Plugin
 
 _PREFIX: Final = "fluentd_output_status_"
 _GAUGES: Final = (
@@ -26,13 +27,13 @@ _GAUGES: Final = (
     ("buffer_newest_timekey", "buffer_newest_timekey", "Newest timekey in buffer."),
     ("buffer_oldest_timekey", "buffer_oldest_timekey", "Oldest timekey in buffer."),
     ("rollback_count", "rollback_count", "Current rollback counts."),
-    ("retry_in", "retry_wait", "Current retry wait"),
+    ("retry_wait", "retry_wait", "Current retry wait"),
 )
 _COUNTERS: Final = (
     ("retry_count", "retry_count", "Current retry counts."),
     ("retry_count", "num_errors", "Current number of errors."),
     ("emit_count", "emit_count", "Current emit counts."),
-    ("received", "emit_records", "Current emit records."),
+    ("emit_records", "emit_records", "Current emit records."),
     ("write_count", "write_count", "Current write counts."),
     ("flush_time_count", "flush_time_count", "Total flush time."),
     ("slow_flush_count", "slow_flush_count", "Current slow flush counts."),
@@ -56,11 +57,26 @@ class PrometheusOutputMonitorInput(Monitor):
         ]
 
     def update(self) -> None:
-        """Look at every output that has a buffer; the others count nothing."""
-        for plugin in self.context.plugins:
-            if not isinstance(plugin, Output) or (figures := buffer_figures(plugin)) is None:
+        """Look at every output."""
+        waits = {plugin.plugin_id: _retry_wait(plugin) for plugin in self.context.plugins}
+        for info in self.infos():
+            if info["plugin_category"] != "output":
                 continue
+            timekeys = info.get("buffer_timekeys")
+            if timekeys:
+                info["buffer_newest_timekey"], info["buffer_oldest_timekey"] = timekeys[-1], timekeys[0]
+            info["retry_wait"] = waits.get(info["plugin_id"])
             for key, family in self._families:
-                value = figures.get(key)
-                if value is not None:
-                    self.put(family, value, plugin_id=plugin.plugin_id, type=plugin.type_)
+                if info.get(key) is not None:
+                    self.put(family, info[key], plugin_id=info["plugin_id"], type=info["type"])
+
+
+def _retry_wait(plugin: Plugin) -> float | None:
+    """Seconds from the first failure of a series to the next try; 0 without one, None without a buffer."""
+    runner = getattr(plugin, "runner", None)
+    if runner is None or runner.output is not plugin or not hasattr(runner, "delivery"):
+        return None
+    gate = runner.delivery.gate
+    if not gate.step or gate.started is None or not math.isfinite(gate.next_time):
+        return 0.0
+    return float(gate.next_time - gate.started)

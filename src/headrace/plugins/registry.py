@@ -62,6 +62,7 @@ BUILT_INS: Final[Mapping[str, Mapping[str, str]]] = {
         "prometheus": "in_prometheus:PrometheusInput",
         "prometheus_monitor": "in_prometheus_monitor:PrometheusMonitorInput",
         "prometheus_output_monitor": "in_prometheus_output_monitor:PrometheusOutputMonitorInput",
+        "prometheus_tail_monitor": "in_prometheus_tail_monitor:PrometheusTailMonitorInput",
     },
     "output": {
         "http": "out_http:HttpOutput",

@@ -14,7 +14,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "input": """
         gc_stat object_space debug_agent
         windows_eventlog windows_eventlog2 windows_exporter node_exporter_metrics
-        prometheus_tail_monitor kafka kafka_group rdkafka_group s3 sqs
+        kafka kafka_group rdkafka_group s3 sqs
         kinesis_firehose cloudwatch_logs gelf snmp mysql_replicator sql mongo_tail redis rabbitmq mqtt
         opentelemetry docker kubernetes_objects dstat netflow beats multiprocess
     """,

@@ -53,7 +53,9 @@ def install(context: Context) -> dict[Plugin, Meter]:
     """Put a meter before each output and filter that has none; return all of them."""
     meters: dict[Plugin, Meter] = {}
     for plugin in context.plugins:
-        name = "emit" if isinstance(plugin, Output) else "filter_batch" if isinstance(plugin, Filter) else ""
+        name = "emit" if isinstance(plugin, Output) else ""
+        if isinstance(plugin, Filter):
+            name = "filter_later" if plugin.waits else "filter_batch"
         if not name:
             continue
         before: Meter | None = plugin.__dict__.get("meter")

@@ -353,6 +353,11 @@ class TailInput(TailParameters):
             await self._end_tasks()
             self._let_go()
 
+    def followed(self) -> list[tuple[str, int, int]]:
+        """(path, inode, position in bytes) of the files that are followed now, for prometheus_tail_monitor."""
+        tails = self._keeper.tails.values() if hasattr(self, "_keeper") else ()
+        return [(tail.path, tail.identity[1], tail.offset) for tail in tails]
+
     def stats(self) -> dict[str, Any]:
         """Figures; those that Fluentd has under its names."""
         if not hasattr(self, "_keeper"):

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.conf.params import raw_section, time
 from headrace.errors import ConfError
 from headrace.pipeline.plugin import Source
+from headrace.plugins.in_monitor_agent.info import info_of, listed
+from headrace.plugins.in_monitor_agent.meter import install
 from headrace.plugins.prometheus.labels import constants, expand_constants, is_accessor
 from headrace.plugins.prometheus.metrics import common_labels
 from headrace.plugins.prometheus.registry import Family, registry_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.pipeline.context import Context
-    from headrace.pipeline.plugin import Plugin
+    from headrace.plugins.prometheus.registry import Labels
 
 
 class Monitor(Source):
@@ -37,12 +41,23 @@ class Monitor(Source):
             labels[name] = expand_constants(text, known)
         self._constant = labels
         self._updated: float | None = None
+        self._told: set[tuple[Family, Labels]] = set()
         self.register(context)
         registry_of(context).collect_with(self._collect)
+
+    async def start(self) -> None:
+        """Count from now on what goes into outputs."""
+        install(self.context)
 
     def register(self, context: Context) -> None:
         """Make the families."""
         raise NotImplementedError
+
+    def infos(self) -> Iterator[dict[str, Any]]:
+        """What monitor_agent tells of each plugin; from the first call on, batches and events are counted too."""
+        meters = install(self.context)
+        for plugin in listed(self.context):
+            yield info_of(plugin, meters.get(plugin), config=False, retry=False)
 
     def update(self) -> None:
         """Bring the families up to date."""
@@ -55,19 +70,15 @@ class Monitor(Source):
     def put(self, family: Family, value: Any, **own: str) -> None:
         """Set the value of a gauge, or of a counter that is counted elsewhere."""
         labels = {**self._constant, **own}
-        family.set(tuple(labels[name] for name in family.labels), value)
+        key = tuple(labels[name] for name in family.labels)
+        family.set(key, value)
+        self._told.add((family, key))
 
     def _collect(self) -> None:
         now = self.context.clock.now()
         if self._updated is None or now - self._updated >= self.interval:
             self._updated = now
+            before, self._told = self._told, set()
             self.update()
-
-
-def buffer_figures(plugin: Plugin) -> dict[str, Any] | None:
-    """The figures of a buffered output, None for another plugin; a buffer counts for its primary only."""
-    runner = getattr(plugin, "runner", None)
-    if runner is None or runner.output is not plugin:
-        return None
-    found: dict[str, Any] = runner.stats()
-    return found
+            for family, labels in before - self._told:  # files and other things that are no more
+                family.values.pop(labels, None)
