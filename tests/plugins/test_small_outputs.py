@@ -49,6 +49,38 @@ async def test_a_stage_tries_again_when_what_follows_is_full(tmp_path):
     await kit.stop()
 
 
+DLQ = """
+<match t>
+  @type script
+  <buffer tag>
+    flush_interval 1s
+    retry_max_times 0
+  </buffer>
+  <secondary>
+    @type buffer
+    @label @DLQ
+  </secondary>
+</match>
+<label @DLQ>
+  <match **>
+    @type direct
+  </match>
+</label>
+"""
+
+
+async def test_a_secondary_may_emit_what_was_given_up_in_a_label():
+    kit = await Kit(DLQ).start()
+    kit.script.then = TransientError("down")
+    await kit.emit("t", {"n": 1})
+    await kit.clock.elapse(1.5)
+    assert [(tag, record) for tag, _time, record in kit.of(Direct).events] == [("t", {"n": 1})]
+    assert kit.balanced()
+    await kit.stop()
+    formatted = DLQ.replace("@type script", "@type http\nendpoint http://127.0.0.1:9")
+    assert "formats its events" in Kit(formatted).errors[0]
+
+
 def test_a_stage_needs_the_tag_and_another_label(tmp_path):
     assert "must have the tag" in Kit(BUFFER.format("n", tmp_path / "b")).errors[0]
     assert "go round" in Kit(BUFFER.format("", tmp_path / "b").replace("@label @NEXT", "@label @ROOT")).errors[0]

@@ -17,7 +17,7 @@ from headrace.pipeline.ack import AckRouter
 from headrace.pipeline.context import of_kind
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.logevents import LogEvents, log_router
-from headrace.pipeline.plugin import LEVELS, Output, Plugin, Source
+from headrace.pipeline.plugin import LEVELS, Filter, Output, Plugin, Source
 from headrace.pipeline.refused import Refused
 
 if TYPE_CHECKING:
@@ -145,6 +145,10 @@ class Pipeline:
             figures: dict[str, Any] = {"kind": plugin.kind, "type": plugin.type_, **plugin.stats()}
             if isinstance(plugin, Output) and plugin.runner is not None and plugin.runner.output is plugin:
                 figures.update(plugin.runner.stats())
+            elif isinstance(plugin, Output) and plugin.runner is None:
+                figures.update(received=plugin.received, refused=plugin.refused)
+            elif isinstance(plugin, Filter):
+                figures.update(received=plugin.received, passed=plugin.passed)
             if isinstance(plugin, Source) and isinstance(plugin.router, AckRouter):
                 figures["acks_late"] = plugin.router.late
             plugins[plugin.plugin_id] = figures

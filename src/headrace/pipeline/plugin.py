@@ -158,6 +158,10 @@ class Filter(Plugin):
     """
 
     kind = "filter"
+    received = 0
+    """Events that came to it."""
+    passed = 0
+    """Events that it let pass."""
     waits: ClassVar[bool] = False
     """Whether `filter_later` is called in place of `filter_batch`."""
 
@@ -252,6 +256,10 @@ class Output(Plugin):
     buffer_section = raw_section(name="buffer", doc="How chunks are built, kept, flushed and retried")
     secondary_section = raw_section(name="secondary", doc="The output that takes what this one could not deliver")
 
+    received = 0
+    """Events that came to it, where it has no buffer."""
+    refused = 0
+    """Those of them that it raised an error for at once."""
     runner: Runner | None = None
     """The buffer and the lanes of a buffered output; the primary's for a secondary."""
 
@@ -261,7 +269,12 @@ class Output(Plugin):
 
     def emit(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Take a batch: into the buffer, or straight to `process`."""
-        return self.process(tag, batch)
+        self.received += batch.count
+        try:
+            return self.process(tag, batch)
+        except Exception:
+            self.refused += batch.count
+            raise
 
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Deliver a batch now (unbuffered outputs)."""

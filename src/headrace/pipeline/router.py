@@ -209,7 +209,9 @@ def _build(filters: Sequence[Filter], last: Route) -> Route:
     def through(tag: str, batch: Batch) -> Awaitable[None] | None:
         name, ack = batch.id, batch.ack
         for plugin in filters:
+            plugin.received += batch.count
             batch = plugin.filter_batch(tag, batch)
+            plugin.passed += batch.count
             if not batch.count:
                 return None
         if name is not None:

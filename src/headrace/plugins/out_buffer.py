@@ -1,7 +1,7 @@
 """Output `buffer` (Fluentd 1.18 and later): keeps events in a buffer of its own and emits them again, in a label.
 
 A stage between sources and outputs: what is behind it may be slow, or refuse for a while, and the sources do not feel
-it. To a source with `ack_mode delivery` an event is delivered when it has left this stage.
+it. In <secondary> it emits what its primary gave up: a label for dead letters. To a source with `ack_mode delivery` an event is delivered when it has left this stage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,13 @@ class BufferOutput(Output):
                 f"the label {self.label_} is the one that this section stands in: its events would go round for ever",
                 self.place_of("@label"),
             )
-        if self.runner is not None and not self.runner.keys.tag:
+        runner = self.runner
+        if runner is not None and runner.output is not self and not runner.section.holds_packed():
+            raise ConfError(
+                f"{runner.output.type_} formats its events as they come: there are none to emit in <secondary>",
+                self.place,
+            )
+        if runner is not None and not runner.keys.tag:
             raise ConfError(
                 "the chunk keys must have the tag, which the events need to go on", self.place, hint="<buffer tag>"
             )
