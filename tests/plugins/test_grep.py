@@ -2,6 +2,9 @@
 
 import pytest
 
+from headrace.pipeline.event import Batch
+from headrace.plugins import guard as guards
+from headrace.plugins.filter_grep import GrepFilter
 from headrace.testing.pipelines import Direct, Kit
 
 RECORDS = [
@@ -58,3 +61,21 @@ async def test_what_is_kept(lines, kept):
 def test_what_is_refused(lines, message):
     kit = Kit(f"<filter **>\n@type grep\n{lines}\n</filter>\n<match **>\n@type direct\n</match>")
     assert any(message in error for error in kit.errors), kit.errors
+
+
+async def test_a_batch_of_which_all_is_kept_stays_as_it_is():
+    kit = await Kit(f"<filter **>\n@type grep\n{COOL}\n</filter>\n<match **>\n@type direct\n</match>").start()
+    batch = Batch.of([(1, RECORDS[0]), (2, RECORDS[1])])
+    assert kit.of(GrepFilter).filter_batch("t", batch) is batch
+    assert kit.of(GrepFilter).filter_batch("t", Batch.of([(1, RECORDS[0]), (2, {})])).count == 1
+    await kit.stop()
+
+
+async def test_a_pattern_that_takes_for_ever_costs_its_record_only(monkeypatch):
+    monkeypatch.setattr(guards, "INTERVAL", 0.05)
+    text = "<filter **>\n@type grep\n<regexp>\nkey m\npattern /^(a|aa)+$/\n</regexp>\n</filter>\n<match **>\n@type direct\n@id main\n</match>"
+    kit = await Kit(text).start()
+    await kit.emit("t", {"m": "aa"}, {"m": "a" * 40 + "!"}, {"m": "aaa"})
+    assert [record["m"] for _, _, record in kit.of(Direct).events] == ["aa", "aaa"]
+    assert kit.pipeline.context.desk.events == 1
+    await kit.stop()

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.conf.params import Configurable, literal_of, regexp, section, string
 from headrace.conf.tree import Directive
 from headrace.pipeline.accessor import Accessor
+from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import Filter
+from headrace.plugins.guard import guard
 from headrace.plugins.ruby_text import to_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.conf.params import Problems
-    from headrace.pipeline.event import Record
+    from headrace.pipeline.event import Event, Record
 
     Test = Callable[[Record], Any]
 
@@ -43,7 +45,12 @@ class Condition(Configurable):
             problems.error(f'parameter "key": {error}', self.place_of("key"))
             return
         search = self.pattern.search
-        self.test = lambda record: search(to_s(get(record)))
+
+        def test(record: Record) -> Any:
+            value = get(record)
+            return search(value if type(value) is str else to_s(value)) is not None
+
+        self.test = test
 
 
 class Group(Configurable):
@@ -90,6 +97,7 @@ class GrepFilter(Filter):
         self._any = self._tests(_of(self.ors, "regexps"), problems)
         self._not_all = self._tests(_of(self.ands, "excludes"), problems)
         self._none = self._tests([*self.excludes, *_of(self.ors, "excludes")], problems)
+        self._keeps = self._judge()
 
     @staticmethod
     def _tests(conditions: list[Condition], problems: Problems) -> list[Test]:
@@ -104,15 +112,45 @@ class GrepFilter(Filter):
             seen.add(condition.key)
         return [condition.test for condition in conditions]
 
+    def _judge(self) -> Test:
+        """One function of a record: whether it is kept."""
+        all_, any_, not_all, none = self._all, self._any, self._not_all, self._none
+        if len(all_) == 1 and not (any_ or not_all or none):
+            return all_[0]
+
+        def keeps(record: Record) -> bool:
+            return (
+                all(test(record) for test in all_)
+                and (not any_ or any(test(record) for test in any_))
+                and not (not_all and all(test(record) for test in not_all))
+                and not any(test(record) for test in none)
+            )
+
+        return keeps
+
     def filter(self, tag: str, time: int, record: Record) -> Record | None:
         """Return the record if it is kept."""
-        kept = (
-            all(test(record) for test in self._all)
-            and (not self._any or any(test(record) for test in self._any))
-            and not (self._not_all and all(test(record) for test in self._not_all))
-            and not any(test(record) for test in self._none)
-        )
-        return record if kept else None
+        return record if self._keeps(record) else None
+
+    def filter_batch(self, tag: str, batch: Batch) -> Batch:
+        """Return what is kept; the batch itself when that is all of it."""
+        kept: list[Event] = []
+        add, keeps, watch = kept.append, self._keeps, guard
+        if not watch.armed:
+            watch.arm()
+        try:
+            for event in batch.events():
+                watch.turn += 1
+                watch.busy = True
+                try:
+                    if keeps(event[1]):
+                        add(event)
+                except Exception as error:  # noqa: BLE001 - whatever goes wrong belongs to its record
+                    watch.busy = False
+                    self.router.emit_error_event(tag, event[0], event[1], error)
+        finally:
+            watch.busy = False
+        return batch if len(kept) == batch.count else Batch.of(kept)
 
 
 def _of(groups: list[Group], kind: str) -> list[Condition]:

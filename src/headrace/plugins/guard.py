@@ -30,6 +30,9 @@ INTERVAL: Final = 2.0
 class OverdueError(Exception):
     """The text at hand has had its time."""
 
+    def __str__(self) -> str:
+        return "a pattern took too long on this text"
+
 
 class Guard:
     """The alarm of this process."""

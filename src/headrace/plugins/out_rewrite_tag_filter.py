@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.conf.params import Configurable, boolean, enum, regexp, section, string
 from headrace.pipeline.accessor import Accessor
 from headrace.pipeline.plugin import Output
+from headrace.plugins.guard import OverdueError, guard
 from headrace.plugins.reemit import emit_all
 from headrace.plugins.ruby_text import scrub, to_s
 
@@ -104,8 +105,19 @@ class RewriteTagFilterOutput(Output):
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Send a batch on, in parts."""
         groups: dict[tuple[int, str], tuple[Router, list[Event]]] = {}
+        if not guard.armed:
+            guard.arm()
         for event in batch.events():
-            found = self._rewritten(tag, event[1])
+            guard.turn += 1
+            try:
+                guard.busy = True
+                found = self._rewritten(tag, event[1])
+            except OverdueError as error:
+                guard.busy = False
+                self.router.emit_error_event(tag, event[0], event[1], error)
+                continue
+            finally:
+                guard.busy = False
             if found is None:
                 continue
             rule, new = found

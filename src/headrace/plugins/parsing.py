@@ -127,7 +127,7 @@ class RecordParser(ParseTime, Parser):
     timeout = time(default=None, doc="Seconds after which a text is given up, against patterns that take for ever")
 
     by_pattern: ClassVar[bool] = False
-    """True: a pattern of the user's reads the texts, which some text may make slow beyond measure."""
+    """True: a pattern reads the texts, which some text may make slow beyond measure."""
     _overdue: int = 0
 
     def validate(self, problems: Problems) -> None:
@@ -148,7 +148,11 @@ class RecordParser(ParseTime, Parser):
         if self.timeout is not None:
             self.__dict__["parse"] = guard.limited(read, self._late, self.timeout)
         else:
-            self.__dict__["parse"] = guard.guarded(read, self._late) if self.by_pattern else read
+            self.__dict__["parse"] = guard.guarded(read, self._late) if self._patterned() else read
+
+    def _patterned(self) -> bool:
+        pattern = self.null_value_pattern or getattr(self, "delimiter_pattern", None)
+        return self.by_pattern or pattern is not None
 
     def reader(self) -> Callable[[bytes], Parsed]:
         """The function that `parse` calls; a parser with a faster one returns that."""

@@ -14,6 +14,7 @@ from headrace.pipeline.event import NS, Batch
 from headrace.pipeline.plugin import Filter
 from headrace.plugins.filter_concat.modes import FORMATS, Cri, Lines, Metadata, Mode, Partial, Patterns
 from headrace.plugins.filter_concat.streams import Stream
+from headrace.plugins.guard import OverdueError, guard
 from headrace.plugins.reemit import Later
 from headrace.plugins.ruby_text import to_s
 
@@ -125,18 +126,25 @@ class ConcatFilter(Filter):
             return batch
         kept: list[Event] = []
         mode, key, first = self._mode, self.key, self.use_first_timestamp
+        if not guard.armed:
+            guard.arm()
         for event in batch.events():
             time, record = event
             if key not in record or (mode.indicator is not None and mode.indicator not in record):
                 kept.append(event)
                 continue
+            guard.turn += 1
             try:
-                for moment, whole in mode.take(self._stream(tag, record), event):
+                guard.busy = True
+                found = mode.take(self._stream(tag, record), event)
+                guard.busy = False
+                for moment, whole in found:
                     merged = {**record, **whole}
                     for name in mode.dropped:
                         merged.pop(name, None)
                     kept.append((moment if first else time, merged))
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverdueError) as error:
+                guard.busy = False
                 self.router.emit_error_event(tag, time, record, error)
         return Batch.of(kept)
 
