@@ -31,6 +31,8 @@ want make /usr/bin/make
 want nodejs /usr/bin/node /usr/local/bin/node
 want npm /usr/bin/npm /usr/local/bin/npm
 want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
+want systemd /usr/bin/journalctl
+want systemd-journal-remote /lib/systemd/systemd-journal-remote
 want libpcre2-8-0 "/usr/lib/*/libpcre2-8.so.0"
 
 [ -n "$missing" ] || exit 0

@@ -63,6 +63,7 @@ class Lines:
                 return held.future
             name, ack = batch.id, batch.ack
             for at, plugin in enumerate(filters):
+                plugin.received += batch.count
                 step = plugin.filter_later(tag, batch) if plugin.waits else plugin.filter_batch(tag, batch)
                 if not isinstance(step, Batch):
                     held = _Held(batch, at + 1, step)
@@ -70,6 +71,7 @@ class Lines:
                     self._begin(tag, held, filters, last)
                     return held.future
                 batch = step
+                plugin.passed += batch.count
                 if not batch.count:
                     return None
             return last(tag, _named(batch, name, ack))
@@ -107,11 +109,14 @@ class Lines:
         try:
             if held.step is not None:
                 batch = await held.step
+                filters[held.at - 1].passed += batch.count
             for plugin in filters[held.at :]:
                 if not batch.count:
                     return None
+                plugin.received += batch.count
                 step = plugin.filter_later(tag, batch) if plugin.waits else plugin.filter_batch(tag, batch)
                 batch = step if isinstance(step, Batch) else await step
+                plugin.passed += batch.count
             return last(tag, _named(batch, held.name, held.ack)) if batch.count else None
         except BufferOverflow:
             raise

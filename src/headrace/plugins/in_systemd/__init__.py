@@ -2,9 +2,10 @@
 
     journalctl --output=export --follow --> export.py (bytes -> entries) --> input.py (events, cursor)
 
-The journal is read by systemd's own program as a child process. It knows every version and compression of the
-journal's files, rotation and damage included, which a reader of our own would have to follow; the Python bindings
-(systemd-python, cysystemd) are C extensions without wheels that need libsystemd's headers, and block the loop.
+The journal is read by systemd's own program as a child process. It knows every version and compression of this
+machine's journal, rotation and damage included, which a reader of our own would have to follow. cysystemd's wheels carry
+a libsystemd of their own, which may be older than the journal's files, and read in threads, while a worker runs Python
+in one; systemd-python has no wheels.
 
 https://github.com/fluent-plugin-systemd/fluent-plugin-systemd
 """
