@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from headrace.edge.families.access import AccessFamily
 from headrace.edge.families.echo import EchoFamily
+from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.gzip import GzipFamily
 from headrace.edge.families.headers import HeadersFamily
 from headrace.edge.families.http import HttpFamily
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
+from headrace.edge.families.maps import MapFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.rewrite import RewriteFamily
@@ -30,6 +32,8 @@ def builtin() -> list[Family]:
         MainFamily(),
         HttpFamily(),
         SettingsFamily(),
+        MapFamily(),
+        GeoFamily(),
         LocationFamily(),
         RewriteFamily(),
         AccessFamily(),
