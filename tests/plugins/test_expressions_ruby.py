@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zone_rig import local_zone
 
 from headrace.plugins.expressions.nodes import Refused
 from headrace.plugins.expressions.ruby_time import Moment
@@ -20,13 +19,9 @@ NOW = 1_700_000_000_123_456_789
 
 
 @pytest.fixture(autouse=True)
-def zone(monkeypatch):
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    yield
-    os.environ.pop("TZ")
-    monkeypatch.undo()
-    time.tzset()
+def zone():
+    with local_zone("Asia/Kolkata"):
+        yield
 
 
 def value_of(text, record=GOLDEN["record"], tag="a.b.c"):
@@ -86,6 +81,10 @@ def test_the_record_is_not_changed():
         ("require 'json'; 1", 1),
         ("# nothing but\n1", 1),
         ("", None),
+        (
+            '[1..2, {"t" => Time.at(0).utc}, /x/, "ab".match(/a/), 1.class]',
+            ["1..2", {"t": "1970-01-01 00:00:00 UTC"}, "x", "a", "Integer"],
+        ),
     ],
 )
 def test_variables(text, found):

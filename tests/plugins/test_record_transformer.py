@@ -1,6 +1,7 @@
 """Filter record_transformer."""
 
 import pytest
+from zone_rig import local_zone
 
 from headrace.testing.contracts import check_filter
 from headrace.testing.pipelines import Direct, Kit
@@ -53,9 +54,9 @@ def fields(*lines, more=""):
         (fields('u ${record["s"].upper()}', 'v ${len(record)} of ${ {"a": 1}["a"] }', more="enable_python true"), {"s": "x"}, {"s": "x", "u": "X", "v": "1 of 1"}),
     ],
 )  # fmt: skip
-async def test_records(lines, record, found, monkeypatch):
-    monkeypatch.setenv("TZ", "UTC")
-    events, errors = await run(lines, record)
+async def test_records(lines, record, found):
+    with local_zone("UTC"):
+        events, errors = await run(lines, record)
     assert errors == []
     assert events == [(TIME, found)]
 

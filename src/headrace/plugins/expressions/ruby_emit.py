@@ -93,6 +93,8 @@ class Emitter:
         self.variables = variables
         self.static = static
         self._locals: list[set[str]] = [set()]
+        self.odd = False
+        """Whether something was emitted that is of a class which records do not hold: times, ranges, matches."""
 
     def call_of(self, function: Callable[..., Any], *args: str) -> str:
         """The text of a call of a function of ours."""
@@ -107,6 +109,8 @@ class Emitter:
             if error.at < 0:
                 error.at = node.at
             raise
+        if node.kind in _ODD or (node.kind == "name" and node.parts[0] == "time"):
+            self.odd = True
         return found
 
     def truth(self, node: Node) -> Piece:
@@ -272,6 +276,7 @@ class Emitter:
         if receiver is None:
             return self.on_static(node, "Kernel", name, args, block)
         function = ruby_methods.find(name, len(args), with_block=block is not None)
+        self.odd = self.odd or name in {"class", "match"}
         if receiver.kind == "name" and not any(receiver.parts[0] in scope for scope in self._locals):
             ruby_methods.check_of(receiver.parts[0], name)
         piece = self.emit(receiver)
@@ -320,5 +325,6 @@ class Emitter:
         raise Refused("&:name belongs at the end of a method's arguments", node.at)
 
 
+_ODD: Final = frozenset({"range", "constant", "pattern", "matched", "static"})
 _CHANGING: Final = frozenset({"match", "match?", "sub", "gsub"})
 """Methods that set $~, or whose cost is better met once for each event."""

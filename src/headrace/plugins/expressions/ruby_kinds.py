@@ -152,3 +152,22 @@ def undefined(name: str, value: object) -> RubyError:
     """The error of a method that a value does not have."""
     what = "nil" if value is None else f"an instance of {kind(value)}"
     return RubyError(f"undefined method '{name}' for {what}")
+
+
+_HELD: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def held(value: Any) -> Any:
+    """A value as a record can hold it: a time, a range, a match and a class are their texts."""
+    if type(value) in _HELD:
+        return value
+    if isinstance(value, dict):
+        return {held(key): held(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [held(item) for item in value]
+    if isinstance(value, Range):
+        return f"{interpolated(value.low)}{'...' if value.exclusive else '..'}{interpolated(value.high)}"
+    if is_pattern(value):
+        return str(value.pattern)
+    odd = isinstance(value, (Moment, Type)) or is_match(value)
+    return interpolated(value) if odd else value

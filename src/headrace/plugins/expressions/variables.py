@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.plugins.expressions.nodes import Refused
 from headrace.plugins.expressions.python import Converter
 from headrace.plugins.expressions.ruby_emit import Emitter, Namespace, Piece
-from headrace.plugins.expressions.ruby_kinds import interpolated
+from headrace.plugins.expressions.ruby_kinds import held, interpolated
 from headrace.plugins.expressions.ruby_static import Static
 from headrace.plugins.expressions.ruby_syntax import Parser
 from headrace.plugins.expressions.ruby_time import Moment
@@ -74,7 +74,12 @@ class Program:
 
     def ruby(self, text: str) -> Piece:
         """A Ruby expression. Raises Refused."""
-        return self._emitter.emit(Parser(text).whole())
+        emitter = self._emitter
+        emitter.odd = False
+        piece = emitter.emit(Parser(text).whole())
+        if not emitter.odd or piece.boolean or piece.is_text or piece.text is not None:
+            return piece
+        return Piece(f"{self.space.function(held)}({piece.code})", fixed=piece.fixed)
 
     def ruby_text(self, text: str) -> Piece:
         """A text with #{} in it. Raises Refused."""
