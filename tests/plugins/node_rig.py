@@ -8,6 +8,8 @@ import contextlib
 import gzip
 import io
 import logging
+import socket
+import struct
 import tempfile
 
 import msgpack
@@ -22,7 +24,8 @@ RAW = {"raw": False, "unicode_errors": "surrogateescape", "strict_map_key": Fals
 
 
 class Node:
-    """A node on a free port. answers: for each message in turn ack, silent, close, wrong, garbage; then `then`.
+    """A node on a free port. answers: for each message in turn ack, silent, hold, close, reset, ack and reset, wrong,
+    garbage; then `then`.
 
     shared_key: asks for a handshake; users: name -> password. keep: what its HELO says of keepalive.
     """
@@ -108,6 +111,12 @@ class Node:
             if answer == "close":
                 return
             if answer == "reset":
+                writer.transport.abort()
+                return
+            if answer == "ack and reset":
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.write(msgpack.packb({"ack": chunk}))
                 writer.transport.abort()
                 return
             if answer == "hold":

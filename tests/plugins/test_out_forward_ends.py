@@ -2,14 +2,21 @@
 
 import asyncio
 import logging
+import socket
+import struct
 
 import node_rig as rig
 import pytest
+import uvloop
 from http_rig import problems_of
 from node_rig import Node, chunk_id, server_text
 
 from headrace.core.clock import Clock
+from headrace.core.stream import Stream
+from headrace.errors import ConnectionFailed
 from headrace.pipeline.event import Batch
+from headrace.plugins.forward.messages import chunk_option, encode_ack
+from headrace.plugins.out_forward.link import Link
 from headrace.testing.contracts import check_output
 from headrace.testing.pipelines import Kit
 
@@ -162,3 +169,28 @@ async def test_many_chunks_over_an_unreliable_node_come_at_least_once_and_ids_te
         by_id = {chunk_id(message): rig.events(message) for message in node.messages}
         numbers = [record["n"] for events in by_id.values() for _time, record in events]
         assert sorted(numbers) == list(range(200)), "each id once is each event once"
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_reset_that_comes_with_an_acknowledgement_is_noticed(factory):
+    """Workers run on uvloop, which tells of a reset once: together with the bytes that came before it."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+        link = Link(Stream(ours, loop, Clock(loop)), "node")
+        first, second = link.expect(b"1" * 16), link.expect(b"2" * 16)
+        await asyncio.sleep(0.01)
+        theirs.sendall(encode_ack(chunk_option(b"1" * 16)))
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        async with asyncio.timeout(10):
+            await first
+            with pytest.raises(ConnectionFailed):
+                await second
+        assert not link.alive
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(scenario())

@@ -130,8 +130,21 @@ class Link:
             for reply in self._replies:
                 if not self._acknowledge(reply):
                     return
+            if self.waiting:
+                self._look()
         except (ValueError, TypeError, msgpack.UnpackException, msgpack.BufferFull, RecursionError):
             self.abort(ConnectionFailed(f"{self._title} sent something that is no reply", kind="protocol"))
+
+    def _look(self) -> None:
+        """See whether the connection was reset while its last bytes were read.
+
+        uvloop tells of a reset once, and then of nothing more; a reader who found data before it would wait for ever.
+        """
+        found = self._stream.probe()
+        if found in {"eof", "error"}:
+            self.abort(ConnectionFailed(f"{self._title} closed the connection", kind="closed"))
+        elif found == "data":
+            self._stream.start_reading()  # what the look has decrypted is handed on
 
     def _acknowledge(self, reply: object) -> bool:
         if isinstance(reply, dict) and (name := reply.get("ack")) is not None:
@@ -153,7 +166,10 @@ class Link:
     def eof_received(self) -> None:
         """The node has closed its side: it reads nothing more."""
         self._break(ConnectionFailed(f"{self._title} closed the connection", kind="closed"))
-        self._stream.close()
+        if self._stream.chain.length:
+            self._stream.abort()  # close() would go on sending what nobody reads
+        else:
+            self._stream.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone."""
