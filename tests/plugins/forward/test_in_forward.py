@@ -10,10 +10,15 @@ import pytest
 import trustme
 import zstandard
 from forward_rig import client, conf, forward, problems_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.pipeline.event import EventTime, pack_event, pack_value
 from headrace.plugins.forward import handshake
+from headrace.plugins.forward.entries import Refused
 from headrace.plugins.forward.messages import chunk_option, encode_forward, encode_packed
+from headrace.plugins.forward.stream import Decoder
+from headrace.plugins.in_forward.intake import Terms, bring
 from headrace.testing.pipelines import Script
 
 T = 1_700_000_000_123_456_789
@@ -96,6 +101,7 @@ async def test_nanoseconds_pass_unchanged(tmp_path):
         pack_value(["t", b"no gzip", {"compressed": "gzip"}]),
         pack_value(["t", stream(7), {"compressed": "lz4"}]),
         pack_value(["t", 1, "no record"]),
+        pack_value(["t", stream(7), {"fluent_signal": 1}]),
         pack_value(["t", [["x", {}], [1, None]], {"chunk": "never"}]),
     ],
 )
@@ -616,3 +622,32 @@ async def test_parts_of_a_batch_under_other_tags_are_stored_once_too():
                 await peer.send(encode_packed("t", events, 6, chunk_id=IDS[0]))
                 await peer.ack()
         assert sorted(record["n"] for record in script.got) == list(range(6))
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**40) | st.floats() | st.text(max_size=20) | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(["chunk", "size", "compressed", "fluent_signal", "x"])
+
+
+@given(
+    st.lists(st.tuples(ODD, st.dictionaries(NAMES, ODD, max_size=3), st.sampled_from("pfs")), max_size=4), st.booleans()
+)
+def test_no_message_is_unexpected(messages, looks):
+    """Whatever it is made of, it is taken or refused."""
+    decoder = Decoder()
+    terms = Terms(lambda: T, looks=looks)
+    for body, options, form in messages:
+        entries = {"p": pack_value(body), "f": [[EventTime(T), body], body], "s": body}[form]
+        data = pack_value(["t", entries, body, options] if form == "s" else ["t", entries, options])
+        for message in decoder.feed(data):
+            try:
+                brought = bring(message, terms, None)
+            except (Refused, ValueError):
+                continue
+            events = brought.batch.events()
+            assert len(events) == brought.batch.count
+            assert all(type(record) is dict and type(time) is int for time, record in events)
+    assert decoder.error is None

@@ -132,6 +132,8 @@ class Connection:
             else:
                 self._take(message)
         self._busy = False
+        if self.stream.chain.length:
+            self.stream.flush()
         self._settle()
 
     def _settle(self) -> None:
@@ -243,10 +245,11 @@ class Connection:
     def _answer(self, value: Any) -> None:
         if self.stream.closed:
             return
-        if self._decoder.is_json:
-            self.stream.write(json.dumps(value, default=_text).encode())
+        data = json.dumps(value, default=_text).encode() if self._decoder.is_json else pack_value(value)
+        if self._busy:
+            self.stream.append(data)  # one write for the answers to all that was read at once
         else:
-            self.stream.write(pack_value(value))
+            self.stream.write(data)
         if self.stream.chain.length > UNREAD:
             self._server.refuse(self, "it reads no acknowledgements")
             self.stream.abort()

@@ -10,7 +10,7 @@ same id and tag leave its repetition out (`Batch.id`). Short ids are no names: c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.event import Batch
 from headrace.plugins.chunk_names import batch_id
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.event import Record
     from headrace.plugins.forward.messages import Message
+
+
+_SIGNALS: Final = {1: "metrics", 2: "traces"}
+"""The option "fluent_signal"; 0 are logs."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,9 @@ def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
     """Check a message and make a batch of it. added: fields for each record. Raises Refused; ValueError too."""
     if message.problem:
         raise Refused(message.problem)
+    signal = message.option("fluent_signal")
+    if type(signal) is int and signal in _SIGNALS:
+        raise Refused(f"Fluent Bit sends {_SIGNALS[signal]}, which are no events")
     tag = _tag(message, terms)
     packed = message.entries
     if compression := message.compression:
