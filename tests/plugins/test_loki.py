@@ -4,8 +4,10 @@ import asyncio
 import base64
 import gzip
 import json
+import ssl
 
 import pytest
+import trustme
 from eco_rig import TIME, output
 from http_rig import problems_of
 
@@ -188,3 +190,50 @@ def test_check(more, told):
 
 def test_contract():
     asyncio.run(check_output("<match **>\n@type loki\nurl http://127.0.0.1:1\n</match>"))
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+def server_tls(authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("trust", ["ca_cert {}", "insecure_tls true"])
+async def test_tls(authority, tmp_path, trust):
+    file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    async with Origin([ok()], tls=server_tls(authority)) as origin:
+        text = f"@type loki\nurl {origin.url()}\n{trust.format(file)}\n" + BUFFER.format(keys="", extra="")
+        async with output(text) as running:
+            await running.emit("t", {"m": 1})
+            await running.idle()
+            assert running.figures()["retry_count"] == 0
+    assert len(origin.requests) == 1
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(authority):
+    async with Origin([ok()], tls=server_tls(authority)) as origin:
+        text = f"@type loki\nurl {origin.url()}\n" + BUFFER.format(keys="", extra="retry_max_times 1")
+        async with output(text) as running:
+            await running.emit("t", {"m": 1})
+            await running.idle()
+            assert running.figures()["dropped"]["backed_up"] == 1
+            assert "set the CA certificate path" in running.log.getvalue()
+    assert origin.requests == []
+
+
+async def test_a_proxy_of_the_environment(monkeypatch):
+    async with Origin([ok()]) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://u:p@127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        text = "@type loki\nurl http://loki.example\n" + BUFFER.format(keys="", extra="")
+        async with output(text) as running:
+            await running.emit("t", {"m": 1})
+            await running.idle()
+    assert proxy.requests[0].target == "http://loki.example/loki/api/v1/push"
+    assert proxy.requests[0].header("proxy-authorization") == "Basic " + base64.b64encode(b"u:p").decode()

@@ -32,10 +32,10 @@ class MissingIdError(Error):
 
 
 class Document(NamedTuple):
-    """lines: of the bulk request. index: that it goes to, in the URL or in the lines."""
+    """lines: of the bulk request. target: the index it goes to, in the URL or in the lines."""
 
     lines: bytes
-    index: str
+    target: str
 
 
 class Values:

@@ -192,7 +192,7 @@ class ElasticOutput(ElasticParameters):
                 settled.add(number)
                 self._dropped += 1
                 continue
-            key = document.index if by_index else ""
+            key = document.target if by_index else ""
             request = requests.get(key)
             if request is None:
                 request = requests[key] = Request(key)
