@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from headrace.testing.disks import Disk
 from headrace.testing.pipelines import Kit, TransientError, settle
 
 FEW, MANY = 20, 4000
@@ -147,12 +148,31 @@ async def given_up(count: int) -> int:
     return lines.count
 
 
+async def on_disk(count: int) -> int:
+    """Chunks of a file buffer come and are delivered while others wait, over many segments."""
+    text = conf(buffer="@type file\npath /b\nchunk_limit_records 1\nsegment_size 16k\nflush_thread_count 1")
+    kit = await Kit(text, files=Disk()).start()
+    kit.script.then = TransientError("down")
+    for number in range(count):
+        kit.offer("t", {"n": number})
+    await settle(50)
+    buffer = kit.pipeline.runners[0].buffer
+    with Lines() as lines:
+        for number in range(10):
+            kit.offer("t", {"n": number})
+            chunk = buffer.take(kit.clock.now())
+            chunk.read()
+            buffer.remove(chunk)
+    await kit.stop(0.1)
+    return lines.count
+
+
 def _full(_size: int) -> None:
     raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize(
-    "job", [take_and_put_back, one_window, one_more, drop_the_oldest, tags, flush_of_one_tag, given_up]
+    "job", [take_and_put_back, one_window, one_more, drop_the_oldest, tags, flush_of_one_tag, given_up, on_disk]
 )
 async def test_the_cost_does_not_grow(job):
     few, many = await job(FEW), await job(MANY)

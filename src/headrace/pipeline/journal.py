@@ -75,11 +75,18 @@ class Journal:
         self._limit = size
         self._garbage = True  # a segment may be there that can be removed
         self._collecting = False
+        self._disk: int | None = None
 
     @property
     def disk(self) -> int:
         """Bytes of all segments."""
-        return sum(one.size for one in self.segments.values())
+        if self._disk is None:
+            self._disk = sum(one.size for one in self.segments.values())
+        return self._disk
+
+    def measure(self) -> None:
+        """Add the sizes of all segments up anew, when they are asked for: recovery has changed them."""
+        self._disk = None
 
     def place(self, opening: Sequence[object]) -> Place:
         """Return a place for a new chunk. opening: what `segment.opened` takes after the ref."""
@@ -225,6 +232,8 @@ class Journal:
             self._undo(target)
             raise
         target.size += len(data)
+        if self._disk is not None:
+            self._disk += len(data)
         target.synced = False
 
     def _undo(self, target: Segment) -> None:
@@ -330,6 +339,8 @@ class Journal:
             self._garbage = True
             return False
         del self.segments[one.number]
+        if self._disk is not None:
+            self._disk -= one.size
         return True
 
     def _all_synced_after(self, first: Segment) -> bool:

@@ -68,6 +68,7 @@ class Recovery:
                 one = Segment(number, path, self.files.size(path))
                 journal.segments[number] = one
                 self._read(one)
+        journal.measure()
         alive: list[Found] = []
         for ref in sorted(self._found):
             journal.next_ref = max(journal.next_ref, ref + 1)
