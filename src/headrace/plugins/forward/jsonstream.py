@@ -15,10 +15,10 @@ BYTES_LIMIT: Final = 16 << 20
 VALUES_LIMIT: Final = 1 << 18
 DEPTH_LIMIT: Final = 512
 
-_SPACE: Final = b" \t\r\n,"
+_SPACE: Final = re.compile(rb"[ \t\r\n,]*+")
 """Between messages. The comma is for those who write an array without its brackets."""
 _TOKEN: Final = re.compile(rb'[\[\]{},"]')
-_STRING_END: Final = re.compile(rb'(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STRING_END: Final = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class JsonError(Error):
@@ -48,9 +48,9 @@ class JsonStream:
         """Return the next value, None when it is not whole yet. Raises JsonError."""
         buffer = self._buffer
         if not self._depth:
-            lead = len(buffer) - len(buffer.lstrip(_SPACE))
-            if lead:
-                del buffer[:lead]
+            lead = _SPACE.match(buffer)
+            if lead is not None and lead.end():
+                del buffer[: lead.end()]
             if not buffer:
                 return None
             if buffer[0] not in b"[{":
@@ -104,6 +104,7 @@ class JsonStream:
             self._string = False
             return match.end()
         # Not ended yet: everything is part of it, but for an escape whose second byte is to come.
-        slashes = len(buffer) - len(buffer.rstrip(b"\\"))
-        slashes = min(slashes, len(buffer) - at)
-        return len(buffer) - slashes % 2
+        end = last = len(buffer)
+        while last > at and buffer[last - 1] == 0x5C:
+            last -= 1
+        return end - (end - last) % 2
