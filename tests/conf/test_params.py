@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from headrace.conf import fluent, values
@@ -116,7 +114,7 @@ def test_values_are_typed() -> None:
     )
     assert (made.codes, made.headers, made.ratio) == ([500, 502], {"A": "b", "n": "1"}, 0.5)
     assert made.pattern is not None
-    assert made.pattern.flags & re.IGNORECASE
+    assert made.pattern.search("XY") is not None
     assert (made.flags, made.anything) == (["a", "b"], [1])
     assert made.buffer.present
     assert (made.buffer.chunk_keys, made.buffer.chunk_limit_size, made.buffer.flush_mode) == (

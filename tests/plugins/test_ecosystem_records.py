@@ -252,6 +252,11 @@ def test_multi_format_takes_the_first_that_can(text, record):
     assert [one for _, one in make("parser", MULTI).parse(text.encode())] == [record]
 
 
+def test_multi_format_takes_a_pattern_as_its_format():
+    parser = make("parser", "@type multi_format\n<pattern>\nformat /^(?<a>\\d+)$/\ntypes a:integer\n</pattern>")
+    assert [record for _, record in parser.parse(b"12")] == [{"a": 12}]
+
+
 def test_multi_format_takes_none():
     parser = make("parser", "@type multi_format\n<pattern>\nformat json\ntime_type string\ntime_format %Y\n</pattern>")
     assert parser.parse(b'{"time":"x"}') == [(None, None)]

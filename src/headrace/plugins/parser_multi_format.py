@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.conf.params import literal_of, raw_section, reserved, string
+from headrace.conf.tree import Directive
 from headrace.pipeline.plugin import Parser
 from headrace.plugins.parsing import ParserError
 
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
-    from headrace.conf.tree import Directive
     from headrace.pipeline.context import Context
     from headrace.plugins.parsing import Parsed
 
@@ -48,14 +48,18 @@ class MultiFormatParser(Parser):
             if kind is None:
                 context.problems.error(f"<{section.name}> needs a format", section.place)
                 continue
+            given = kind
             left = tuple(
                 child
                 for child in section.block or ()
                 if child.name not in {"format_name", "format"} or child.block is not None
             )
+            if len(kind) > 1 and kind[0] == kind[-1] == "/":
+                expression = Directive("expression", (kind,), section.file, section.line, values=(kind,))
+                kind, left = "regexp", (*left, expression)
             made: Parser | None = context.make("parser", replace(section, block=left), default_type=kind)
             if made is not None:
-                self._parsers.append((name or f"{kind}#{index}", made))
+                self._parsers.append((name or f"{given}#{index}", made))
 
     def parse(self, text: bytes) -> Parsed:
         """Parse by the first that can."""

@@ -3,6 +3,8 @@ ENV['TZ'] = 'Asia/Kolkata'
 require 'json'
 require 'time'
 require 'cgi'
+require 'digest'
+require 'base64'
 $VERBOSE = nil
 RECORD = {
   's' => 'Hello World', 'n' => 7, 'm' => -7, 'f' => 2.5, 'z' => 0, 'l' => [3, 1, 2], 'w' => ['b', nil, 'a', 'b'], 'a' => { 'b' => 'c d', 'l' => [1, { 'x' => 'y' }] },
@@ -259,6 +261,19 @@ EXPRESSIONS = <<~'TEXT'.lines.map(&:chomp).reject(&:empty?)
   "x".nil?.to_s + nil.inspect + :sym.to_s
   "line1\nline2\n".lines.map(&:chomp)
   "a  b".squeeze(" ").split(" ")
+  require 'digest'; Digest::MD5.hexdigest(record["u"]) + Digest::SHA256.hexdigest("a")
+  Base64.strict_encode64(record["u"]) + Base64.encode64("x" * 50) + Base64.decode64("YWI=")
+  record["s"].gsub(/\e\[([;\d]+)?m/, '').match(/\{.*\}/m)&.to_s
+  {"INFO" => 6, "WARN" => 4}[record["level"]] || 7
+  !!record["s"] && !record["nil"]
+  record["s"] && record["s"].include?("ERROR") ? "ERROR" : "INFO"
+  if record["s"] && record["s"].include?("World"); record["n"] > 5 ? "validation_error" : "general"; else; ""; end
+  record["x"] ? record["x"] : record["y"] ? record["y"] : record["s"]
+  record["path"].sub("-#{record["n"]}", "").sub(/\.log$/, "")
+  record.map { |k, v| [k.upcase, v] }.to_h.keys.first(2)
+  record["s"].to_s.encode('UTF-8', invalid: :replace, undef: :replace, replace: '?')
+  record["path"].split('/')[1..-1].join('.')
+  (Time.at(1362020400).to_f * 1000).to_i.to_s + Time.at(1362020400).utc.strftime('%FT%T.%3NZ')
   "12:34:56".split(":").map(&:to_i).inject(0) { |a, b| a * 60 + b }
 TEXT
 

@@ -295,7 +295,7 @@ class Emitter:
         if module == "Kernel" and name == "require":
             if len(args) != 1 or args[0].kind != "literal" or args[0].parts[0] not in ruby_static.LIBRARIES:
                 raise Refused(
-                    "only the libraries that Fluentd loads may be required",
+                    "this library may not be required; those that may are",
                     node.at,
                     ", ".join(sorted(ruby_static.LIBRARIES)),
                 )

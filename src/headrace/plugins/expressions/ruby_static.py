@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import os
+import secrets
+import uuid
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
@@ -21,8 +25,10 @@ from headrace.plugins.time_parse import any_form, strptime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LIBRARIES: Final = frozenset({"json", "time", "date", "socket", "uri", "cgi", "pathname", "ostruct", "set"})
-"""What `require` may name: it is there already."""
+LIBRARIES: Final = frozenset(
+    ["json", "time", "date", "socket", "uri", "cgi", "pathname", "ostruct", "set", "digest", "securerandom", "base64"]
+)
+"""What `require` may name: as far as it is supported, it is there already."""
 
 
 class Static:
@@ -65,6 +71,16 @@ class Static:
             ("Math", "log10"): (1, 1, lambda value: math.log10(_float(value))),
             ("Math", "log2"): (1, 1, lambda value: math.log2(_float(value))),
         }
+        for name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512"):
+            self._table[f"Digest::{name}", "hexdigest"] = (1, 1, _digest(name.lower()))
+        self._table |= {
+            ("SecureRandom", "uuid"): (0, 0, lambda: str(uuid.uuid4())),
+            ("SecureRandom", "hex"): (0, 1, lambda size=16: secrets.token_hex(min(int(size or 16), 256))),
+            ("Base64", "encode64"): (1, 1, _lines_of_base64),
+            ("Base64", "strict_encode64"): (1, 1, lambda text: base64.b64encode(_bytes(text)).decode()),
+            ("Base64", "decode64"): (1, 1, _from_base64),
+            ("Base64", "strict_decode64"): (1, 1, _from_base64),
+        }
         for name in ("utc", "gm"):
             self._table["Time", name] = (1, 7, lambda *fields: _made(fields, UTC))
         for name in ("local", "mktime"):
@@ -94,6 +110,27 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise RubyError(f"no implicit conversion of {kind(value)} into String")
     return value
+
+
+def _bytes(value: Any) -> bytes:
+    return _text(value).encode("utf-8", "surrogateescape")
+
+
+def _lines_of_base64(value: Any) -> str:
+    """Sixty characters a line, as Ruby has them."""
+    raw = _bytes(value)
+    return "".join([base64.b64encode(raw[at : at + 45]).decode() + "\n" for at in range(0, len(raw), 45)])
+
+
+def _from_base64(value: Any) -> str:
+    return base64.b64decode(_bytes(value)).decode("utf-8", "surrogateescape")
+
+
+def _digest(name: str) -> Callable[[Any], str]:
+    def digest(value: Any) -> str:
+        return hashlib.new(name, _bytes(value), usedforsecurity=False).hexdigest()
+
+    return digest
 
 
 def _time_at(value: Any, *more: Any) -> Moment:
