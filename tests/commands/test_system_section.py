@@ -179,3 +179,53 @@ def test_what_is_refused(write, headrace, lines, message):
     done = headrace.run("headrace", "check", write(*lines))
     assert done.returncode != 0
     assert message in done.stdout + done.stderr
+
+
+FLUSHED = """
+<system>
+  {system}
+</system>
+<source>
+  @type http
+  bind 127.0.0.1
+  port PORT
+</source>
+<match **>
+  @type file
+  path FOLDER/out/${tag}
+  append true
+  <format>
+    @type json
+  </format>
+  <buffer tag>
+    @type file
+    path FOLDER/buffer
+    flush_mode interval
+    flush_interval 1h
+  </buffer>
+</match>
+<label @FLUENT_LOG>
+  <match **>
+    @type null
+  </match>
+</label>
+"""
+
+
+def test_flush_and_kill_delivers_what_is_buffered(write, port, prefix, headrace):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        rpc = sock.getsockname()[1]
+    conf = write(
+        f"rpc_endpoint 127.0.0.1:{rpc}", text=FLUSHED.replace("PORT", str(port)).replace("FOLDER", str(prefix))
+    )
+    process = headrace("fluentd", "-c", conf)
+    process.wait_for("worker is now running")
+    for number in range(20):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/t{number}", data=b'json={"n":1}')
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+    assert not (prefix / "out").exists()
+    assert call(rpc, "processes.flushBuffersAndKillWorkers") == {"ok": True}
+    assert process.wait() == 0
+    assert len(list((prefix / "out").glob("t*"))) == 20

@@ -37,6 +37,8 @@ _LEAST_WAIT = 0.01
 """Seconds until lanes that found nothing look again at the earliest."""
 LOOK = 5.0
 """Seconds between two looks for files to take over."""
+_ASKED = 5.0
+"""Seconds for which a flush that was asked for is finished before the end."""
 _POLL = 0.05
 """Seconds between two looks at whether everything is flushed, at the end."""
 _LINGER = 20.0
@@ -63,6 +65,7 @@ class Runner:
         self.keys = section.keys
         self.secondary: Output | None = None
         self.started = False
+        self._asked_at = -math.inf
         self.restored = 0
         """Events that an earlier run left in the buffer."""
         self.lost = 0
@@ -180,6 +183,7 @@ class Runner:
 
     def flush(self) -> None:
         """Queue everything that is staged, now."""
+        self._asked_at = self.context.clock.now()
         for chunk in list(self.buffer.staged.values()):
             self.buffer.seal(chunk)
         self.chunks_queued()
@@ -230,8 +234,10 @@ class Runner:
         self.started = False
         clock = self.context.clock
         self.intake.close()
-        flushing = self.section.flushes_at_shutdown
-        if flushing:
+        # Who asks for a flush and ends the process right after it waits for that flush.
+        flushing = clock.now() - self._asked_at < _ASKED
+        if self.section.flushes_at_shutdown:
+            flushing = True
             self.flush()
             self.delivery.begin_last()
             self.lanes.wake_all()
