@@ -20,7 +20,7 @@ NOFILE = 256
 
 async def test_many_queued_chunks_with_few_descriptors(nursery: Nursery, prefix, port, scale, seen):
     """A chunk takes no descriptor, queued or not."""
-    chunks = scale("chunks", 10_000, 10_000)
+    chunks = scale("chunks", 3_000, 10_000)
     async with Sink() as sink:
         sink.down = True
         conf = relay_conf(port, sink.port, prefix / "buf", "chunk_limit_records 1\nsegment_size 64k")
@@ -94,7 +94,7 @@ class Peer:
 @pytest.mark.parametrize("how", ["stopped", "cut off"])
 async def test_a_peer_that_is_away(nursery: Nursery, prefix, port, scale, seen, how):
     """Events pile up on disk while the peer is away; memory does not, and the backlog goes at the normal rate."""
-    seconds = scale("away", 2, 60)
+    seconds = scale("away", 1, 60)
     batch, lanes, limit = 100, 2, 64 << 20
     extra = (
         f"flush_thread_count {lanes}\nchunk_limit_records 1000\nsegment_size 16m\n"

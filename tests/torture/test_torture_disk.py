@@ -137,9 +137,9 @@ async def test_operations_that_fail(nursery: Nursery, prefix, port, scale, seen,
         times = scale("faults", 1, 5)
         for _ in range(times):
             before = len(client.acked)
-            await until(lambda before=before: len(client.acked) > before + 30, "answers")
+            await until(lambda before=before: len(client.acked) > before + 20, "answers")
             node.send(signal.SIGUSR1)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5 if scale.full else 0.05)
             assert node.alive
             since = time.monotonic()
             node.send(signal.SIGUSR1)

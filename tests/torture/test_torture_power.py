@@ -96,9 +96,9 @@ async def survivors(run: Run, count: int, fate: str) -> list[int]:
 @pytest.mark.parametrize("compress", ["text", "gzip"])
 async def test_power_cuts(sync, compress, scale, seen):
     run = Run(f"sync {sync}\n    compress {compress}")
-    await run.live(scale("events", 60, 400))
+    await run.live(scale("events", 45, 400))
     total = len(run.disk.operations)
-    step = 1 if scale.full else max(total // 60, 1)
+    step = 1 if scale.full else max(total // 25, 1)
     cuts = lost_at_most = 0
     for count in range(0, total + 1, step):
         when = run.disk.times[min(count, total - 1)]

@@ -200,7 +200,7 @@ class Senders:
 
 @pytest.mark.parametrize(("buffer", "workers"), [("file", 1), ("memory", 1), ("file", 2)])
 async def test_every_number_once(headrace, prefix, scale, seen, buffer, workers):
-    count = scale("messages", 150, 500)
+    count = scale("messages", 100, 500)
     ports = dict(zip((*PORTS, "target"), free_ports(6), strict=True))
     pid_file = prefix / "pid"
     text = f"@type file\n    path {prefix}/buf" if buffer == "file" else "@type memory"
