@@ -1,6 +1,9 @@
 """Output `roundrobin` (docs.fluentd.org, Output Plugins, roundrobin): each batch to one of its stores, by turns.
 
 With weights a store gets its part of the batches, spread as evenly as the numbers let it (Fluentd shuffles them once).
+
+A batch with an id (`Batch.id`) may come again, and then only the store that has it can leave it out. So its id gives
+the store, in the same proportions; when that one has no room, the next one in the order takes it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import literal_of, raw_section
-from headrace.errors import ConfError
+from headrace.errors import BufferOverflow, ConfError
 from headrace.pipeline.plugin import Output
 
 if TYPE_CHECKING:
@@ -77,10 +80,27 @@ class RoundRobinOutput(Output):
 
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Give a batch to the store whose turn it is; its error is that of the batch."""
+        if batch.id is not None:
+            return self._named(tag, batch, batch.id)
         which = self._turns[self._next]
         self._next = (self._next + 1) % len(self._turns)
         self.batches[which] += 1
         return self._outputs[which].emit(tag, batch)
+
+    def _named(self, tag: str, batch: Batch, batch_id: bytes) -> Awaitable[None] | None:
+        first = int.from_bytes(batch_id[:8], "big") % len(self._turns)
+        order = dict.fromkeys(self._turns[first:] + self._turns[:first])
+        failure: BufferOverflow | None = None
+        for which in order:
+            try:
+                waiting = self._outputs[which].emit(tag, batch)
+            except BufferOverflow as error:
+                failure = failure or error
+                continue
+            self.batches[which] += 1
+            return waiting
+        assert failure is not None
+        raise failure
 
     def stats(self) -> dict[str, Any]:
         """Batches, by store."""

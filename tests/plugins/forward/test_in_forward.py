@@ -651,3 +651,32 @@ def test_no_message_is_unexpected(messages, looks):
             assert len(events) == brought.batch.count
             assert all(type(record) is dict and type(time) is int for time, record in events)
     assert decoder.error is None
+
+
+ROUND = """@type roundrobin
+<store>
+  @type script
+  <buffer>
+    flush_mode immediate
+  </buffer>
+</store>
+<store>
+  @type script
+  <buffer>
+    flush_mode immediate
+  </buffer>
+</store>"""
+
+
+async def test_a_chunk_sent_again_through_roundrobin_finds_the_store_that_has_it():
+    async with forward(match=ROUND) as rig, client(rig.port) as peer:
+        for _ in range(3):
+            for number in range(20):
+                await peer.send(packed(number, chunk=IDS[number]))
+                await peer.ack()
+        first, second = rig.of(Script), rig.of(Script, 1)
+        await rig.until(lambda: len(first.got) + len(second.got) >= 20)
+        await asyncio.sleep(0.05)
+        assert sorted(record["n"] for record in first.got + second.got) == list(range(20))
+        assert first.got
+        assert second.got
