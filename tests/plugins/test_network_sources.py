@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from types import SimpleNamespace
 
 import pytest
 import trustme
@@ -11,6 +12,8 @@ from http_rig import Taken, problems_of
 from network_rig import running
 
 from headrace.errors import BufferOverflow
+from headrace.plugins.network.clients import Names
+from headrace.testing.clock import FakeClock
 
 JSON = "<parse>\n@type json\n</parse>"
 TCP = f"@type tcp\nbind 127.0.0.1\nport 0\ntag t\n{JSON}\n"
@@ -216,6 +219,69 @@ async def test_what_is_under_way_at_the_end_is_taken():
         writer.write(b'{"n":2}\n')
         await stopping
         assert [record["n"] for record in rig.taken.records] == [1, 2]
+
+
+async def test_a_client_that_never_stops_is_let_go(monkeypatch):
+    monkeypatch.setattr("headrace.plugins.network.streams.LONGEST", 0.5)
+    async with running(TCP) as rig, connected(rig) as (_, writer):
+
+        async def pour():
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    writer.write(b'{"n":1}\n' * 100)
+                    await writer.drain()
+                    await asyncio.sleep(0.005)
+
+        pouring = asyncio.create_task(pour())
+        await rig.events(1)
+        await rig.stop()
+        await pouring
+        assert rig.plugin.stats()["connections"] == 0
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.parametrize("text", [TCP, UDP])
+async def test_ipv6(text):
+    text = text.replace("127.0.0.1", "::1") + "source_address_key from\n"
+    try:
+        async with running(text) as rig:
+            kind = socket.SOCK_STREAM if "tcp" in text else socket.SOCK_DGRAM
+            with socket.socket(socket.AF_INET6, kind) as sock:
+                sock.connect(("::1", rig.port))
+                sock.send(b'{"a":1}\n')
+                assert await rig.events(1) == [{"a": 1, "from": "::1"}]
+    except OSError:
+        pytest.skip("this machine has no ::1")
+
+
+async def test_names_are_bounded_in_time_and_number(monkeypatch):
+    loop = asyncio.get_running_loop()
+    clock = FakeClock()
+    asked = []
+
+    async def lookup(address, _flags):
+        asked.append(address[0])
+        if address[0] == "10.0.0.1":
+            raise OSError("no name")
+        if address[0] == "10.0.0.2":
+            await asyncio.Event().wait()
+        return f"name-{address[0]}", "0"
+
+    names = Names(loop, clock)
+    names._loop = SimpleNamespace(getnameinfo=lookup)
+    assert await names.find("10.0.0.0") == "name-10.0.0.0"
+    assert await names.find("10.0.0.1") == "10.0.0.1"
+    slow = asyncio.create_task(names.find("10.0.0.2"))
+    await clock.elapse(3)
+    assert await slow == "10.0.0.2"
+    assert names.get("10.0.0.0") == "name-10.0.0.0"
+    await names.find("10.0.0.0")
+    assert len(asked) == 3
+    await clock.elapse(600)
+    assert names.get("10.0.0.0") is None
+    for number in range(3000):
+        await names.find(f"10.1.{number // 250}.{number % 250}")
+    assert len(names._known) <= 1024
 
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp", "old"])

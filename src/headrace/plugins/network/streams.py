@@ -4,7 +4,7 @@ A connection is not read while what it sent before has no place yet: TCP then ho
 holds at most one read of each connection.
 
 At the end of the source the clients are told by a FIN: polite ones connect anew, elsewhere. The others are read on
-until nothing has come for QUIET, so that what they had under way is not lost.
+until nothing has come for QUIET (LONGEST in all), so that what they had under way is not lost.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ HANDSHAKE_TIMEOUT: Final = 10.0
 """Seconds for a client's TLS handshake."""
 QUIET: Final = 0.3
 """Seconds of silence after which a client is taken to have nothing under way."""
+LONGEST: Final = 10.0
+"""Seconds for which a client that does not mind the FIN is read on."""
 
 
 class StreamServer:
@@ -227,13 +229,15 @@ class Connection:
         if not self.stream.closed:
             self.stream.shutdown_write()
             self._heard = False
-            self._server.context.clock.deadline(QUIET, self._is_quiet)
+            clock = self._server.context.clock
+            clock.deadline(QUIET, self._is_quiet, clock.now() + LONGEST)
 
-    def _is_quiet(self) -> None:
+    def _is_quiet(self, end: float) -> None:
         if self.stream.closed:
             return
-        if not self._heard and not self._busy:
+        clock = self._server.context.clock
+        if not self._busy and (not self._heard or clock.now() >= end):
             self.stream.close()
             return
         self._heard = False
-        self._server.context.clock.deadline(QUIET, self._is_quiet)
+        clock.deadline(QUIET, self._is_quiet, end)
