@@ -21,6 +21,7 @@ import signal
 import sys
 
 import torture_points as points
+import uvloop
 
 from headrace.conf.fluent import parse
 from headrace.conf.params import Problems
@@ -95,7 +96,7 @@ def node(spec):
         resource.setrlimit(resource.RLIMIT_NOFILE, (spec["nofile"], spec["nofile"]))
     if spec.get("point"):
         points.install(spec["point"], spec.get("nth", 1))
-    asyncio.run(serve(spec, report))
+    uvloop.run(serve(spec, report))  # as workers do
 
 
 def preload():
