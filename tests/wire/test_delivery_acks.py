@@ -59,11 +59,20 @@ def written(prefix):
     return [json.loads(line)["n"] for path in prefix.glob("out.*.log") for line in path.read_text().splitlines()]
 
 
+def chunks(prefix, headrace):
+    done = headrace.run("headrace", "buffers", "ls", prefix / "fluent.conf", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_a_destination_that_is_down_is_a_503_after_the_deadline(prefix, headrace):
     port, target = free_ports(2)
     process = started(prefix, headrace, port, target, "1s")
     assert rig.post(port, "/t", b'{"n": 1}').status == 503
     assert written(prefix) == [1]
+    (row,) = chunks(prefix, headrace)
+    assert row["attempts"] >= 1
+    assert row["error"]
     with rig.origin(port=target) as origin:
         assert rig.post(port, "/t", b'{"n": 2}').status == 200
         wait_until(lambda: len(rig.records(origin.requests)) == 2)

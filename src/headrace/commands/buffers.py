@@ -152,6 +152,9 @@ def _chunks(place: Place, files: Files) -> list[Stored]:
 def _ls(flags: argparse.Namespace) -> int:
     files = Files()
     rows = [_row(place, one) for place in _places(flags) for one in _chunks(place, files)]
+    tried = _tried() if rows else {}
+    for row in rows:
+        row["attempts"], row["error"] = tried.get(row["id"], (None, None))
     if flags.json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return 0
@@ -163,9 +166,28 @@ def _ls(flags: argparse.Namespace) -> int:
         events = "?" if row["events"] < 0 else row["events"]
         sys.stdout.write(
             f"{row['id']}  {owner}{row['kind']}  {events} events  {row['bytes']} bytes  "
-            f"{row['age']:.0f} s old  {keys}\n".rstrip(" ")
+            f"{row['age']:.0f} s old  {keys}".rstrip()
+            + (f"  {row['attempts']} attempts" if row["attempts"] else "")
+            + "\n"
         )
     return 0
+
+
+def _tried() -> dict[str, tuple[int, str]]:
+    """Attempts and last error of chunks, by id, as the processes that run tell them."""
+    from headrace.supervisor.admin import rundir  # noqa: PLC0415 - the other actions do without
+    from headrace.supervisor.admin.client import collect  # noqa: PLC0415 - likewise
+
+    found: dict[str, tuple[int, str]] = {}
+    try:
+        for folder in rundir.find_all(None):
+            for worker in collect(folder)["workers"]:
+                for figures in worker.get("pipeline", {}).get("plugins", {}).values():
+                    for one in figures.get("tried_chunks", ()):
+                        found[one["id"]] = (one["attempts"], one["error"])
+    except Error:
+        return found  # none runs
+    return found
 
 
 def _row(place: Place, one: Stored) -> dict[str, Any]:
@@ -318,3 +340,7 @@ def _write(one: Stored, data: bytes, target: Location, modified: float, files: F
         told = ChunkMeta(one.chunk_id, max(one.events, 0), one.created, modified, one.meta)
         files.replace(path + META, write_meta(told), _MODE)
     files.replace(path, data, _MODE)
+    if os.geteuid() == 0:  # whoever owns the folder is to resume them
+        facts = os.stat(target.folder)
+        for made in (path,) if target.single else (path, path + META):
+            os.chown(made, facts.st_uid, facts.st_gid)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+TOLD: Final = 100
+"""Chunks of which the attempts are told."""
 
 if TYPE_CHECKING:
     from headrace.pipeline.runner import Runner
@@ -52,6 +55,9 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         "buffer_oldest_timekey": min(timekeys, default=None),
         "buffer_newest_timekey": max(timekeys, default=None),
         "oldest_chunk_age": round(max((now - chunk.since for chunk in chunks), default=0.0), 3),
+        "tried_chunks": [
+            {"id": chunk.hex_id, "attempts": chunk.attempts, "error": chunk.error} for chunk in chunks if chunk.attempts
+        ][:TOLD],
         "overflows": intake.overflows.count,
         "write_errors": intake.write_errors.count,
         "damaged": getattr(buffer.store, "damaged", 0),
