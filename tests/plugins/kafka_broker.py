@@ -21,7 +21,8 @@ class Broker:
     messages: what was acknowledged, (topic, partition, record). produced: all requests to produce.
     """
 
-    def __init__(self, topics, fate=lambda topic, partition, records: 0):
+    def __init__(self, topics, fate=lambda topic, partition, records: 0, tls=None):
+        self.tls = tls
         self.topics = topics
         self.fate = fate
         self.messages = []
@@ -32,7 +33,7 @@ class Broker:
         self._tasks = set()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

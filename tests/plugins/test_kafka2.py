@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import ssl
 import zlib
 
 import pytest
+import trustme
 from eco_rig import TIME, output
 from http_rig import problems_of
 from kafka_broker import NOT_LEADER, TOO_LARGE, Broker
@@ -197,6 +199,23 @@ async def test_a_producer_for_each_lane(share, producers):
     )
     assert running.stats["producers"] == producers
     assert len(broker.messages) == 30
+
+
+async def test_tls_with_a_client_certificate(tmp_path):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    mine = authority.issue_cert("client.example")
+    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
+    authority.cert_pem.write_to_path(str(files["ca"]))
+    mine.cert_chain_pems[0].write_to_path(str(files["cert"]))
+    mine.private_key_pem.write_to_path(str(files["key"]))
+    more = f"default_topic t\nssl_ca_cert {files['ca']}\nssl_client_cert {files['cert']}\nssl_client_cert_key {files['key']}"
+    broker = Broker({"t": 1}, tls=context)
+    await sent(broker, more, {"n": 1})
+    assert len(broker.messages) == 1
 
 
 async def test_no_acknowledgements():

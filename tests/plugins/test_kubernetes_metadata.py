@@ -331,6 +331,30 @@ async def test_lists_and_watches_spare_the_questions(monkeypatch):
     assert queries[1] == "watch=true&resourceVersion=9&fieldSelector=spec.nodeName%3Dnode-1"
 
 
+async def test_the_pods_of_all_nodes_come_in_pages(caplog):
+    other = json.loads(json.dumps(POD))
+    other["metadata"]["uid"] = "uid-2"
+    other["status"]["containerStatuses"][0]["containerID"] = "containerd://other"
+    pages = {"": ([other], "next/1"), "next%2F1": ([POD], "")}
+    server = Server(lists={"pods": [], "namespaces": [NAMESPACE]})
+    asked = []
+
+    def script(request):
+        if request.target.startswith("/api/v1/pods?limit"):
+            token = request.target.partition("continue=")[2]
+            asked.append(token)
+            items, more = pages[token]
+            return ok(json.dumps({"items": items, "metadata": {"continue": more, "resourceVersion": "9"}}).encode())
+        return server(request)
+
+    async with running(script, "") as filter_:
+        await filter_.until(lambda: filter_.plugin.stats()["pod_cache"] == 2)
+        await filter_.until(lambda: filter_.plugin.stats()["namespace_cache"] == 1)
+        assert not await filter_.emit(TAG, {})
+    assert asked == ["", "next%2F1"]
+    assert "K8S_NODE_NAME is not set" in caplog.text
+
+
 async def test_a_watch_begins_anew_after_gone_and_after_a_cut():
     gone = [{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}]
     later = [{"type": "MODIFIED", "object": POD}]

@@ -99,6 +99,8 @@ class Api:
             self._free.put_nowait(index)
         if answer.status != 200:
             raise ApiError(f"GET {path}: {answer.status} {answer.body[:200].decode('utf-8', 'replace')}", answer.status)
+        if answer.truncated:
+            raise ApiError(f"GET {path}: an answer that is too long", 0)
         return _object(answer.body, path)
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]:

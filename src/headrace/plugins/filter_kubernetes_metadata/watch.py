@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Object = dict[str, Any]
 
 GONE = 410
+PAGE = 500
+"""Pods of one answer, where those of all nodes are listed."""
 NODE = "K8S_NODE_NAME"
 """Environment variable with the name of this node: only its pods are listed and watched."""
 
@@ -79,16 +81,28 @@ class Watch:
 
     async def _round(self) -> None:
         """One list, and watches from there on. Raises ApiError."""
-        listed = await self._api.get(self._kind, resourceVersion="0", **self._query)
-        for item in listed.get("items") or []:
-            self._keep(item)
-        version = str((listed.get("metadata") or {}).get("resourceVersion") or "0")
+        version = await self._list()
         while True:
             began, before = self._clock.now(), self.notices
             async for notice in self._api.watch(self._kind, resourceVersion=version, **self._query):
                 version = self._take(notice) or version
             if self.notices == before and self._clock.now() - began < self._interval:
                 await self._clock.sleep(self._interval)  # a server that ends it at once is not asked without end
+
+    async def _list(self) -> str:
+        """Take the whole list, page by page where it may be long; returns its version. Raises ApiError."""
+        # A node's pods come from the server's own cache, which knows no pages.
+        query = {"limit": str(PAGE)} if self.everywhere else {"resourceVersion": "0"}
+        more = ""
+        while True:
+            page = {"continue": more} if more else {}
+            listed = await self._api.get(self._kind, **query, **self._query, **page)
+            for item in listed.get("items") or []:
+                self._keep(item)
+            meta = listed.get("metadata") or {}
+            more = str(meta.get("continue") or "")
+            if not more:
+                return str(meta.get("resourceVersion") or "0")
 
     def _take(self, notice: Object) -> str | None:
         """One notice; returns the version that it brings. Raises ApiError."""
