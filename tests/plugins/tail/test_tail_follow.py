@@ -383,6 +383,29 @@ async def test_more_files_than_descriptors(tmp_path, monkeypatch):
     await rig.stop()
 
 
+async def test_all_files_rotate_at_once_with_few_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.plugins.in_tail.input.limit", lambda: 8)
+    rig = Rig(tmp_path, "read_from_head true\nrefresh_interval 1", path="{folder}/*.log")
+    for number in range(100):
+        write(tmp_path / f"{number}.log", "one")
+    await rig.start(1)
+    most = 0
+    for turn in range(3):
+        for number in range(100):
+            os.rename(tmp_path / f"{number}.log", tmp_path / f"{number}.log.{turn}")
+            write(tmp_path / f"{number}.log.{turn}", "late")
+            write(tmp_path / f"{number}.log", "new")
+        for _ in range(20):
+            await rig.elapse(0.1)
+            most = max(most, rig.stats["open_files"])
+    assert sorted(rig.lines) == ["late"] * 300 + ["new"] * 300 + ["one"] * 100
+    assert most <= 9
+    await rig.elapse(10)
+    assert rig.stats["tracked_file_count"] == 100
+    assert rig.stats["suspected_losses"] == 0
+    await rig.stop()
+
+
 async def test_idle_files_cost_no_turns(tmp_path):
     rig = Rig(tmp_path, "refresh_interval 100", path="{folder}/*.log")
     for number in range(1000):
@@ -412,7 +435,7 @@ async def test_without_inotify_each_file_is_looked_at_every_second(tmp_path):
 
 
 async def test_where_inotify_is_silent_files_are_polled(tmp_path, monkeypatch):
-    monkeypatch.setattr(watch.Inotify, "read", lambda self: iter(()))
+    monkeypatch.setattr(watch.Inotify, "read", lambda self: [])
     rig = Rig(tmp_path)
     write(rig.log)
     await rig.start(2)
@@ -444,9 +467,7 @@ async def test_lost_events_are_made_up_for(tmp_path, monkeypatch):
     write(rig.log)
     await rig.start(1)
     real = watch.Inotify.read
-    monkeypatch.setattr(
-        watch.Inotify, "read", lambda self: iter([(-1, watch.OVERFLOW, b"")] if list(real(self)) else ())
-    )
+    monkeypatch.setattr(watch.Inotify, "read", lambda self: [(-1, watch.OVERFLOW, b"")] if real(self) else [])
     write(rig.log, "one")
     await rig.elapse(0.1)
     assert rig.lines == ["one"]

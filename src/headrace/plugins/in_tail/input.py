@@ -19,10 +19,10 @@ from headrace.pipeline.timezone import zone
 from headrace.plugins.in_tail.encodings import codec_of, converter, line_end
 from headrace.plugins.in_tail.groups import Groups, Quota
 from headrace.plugins.in_tail.handles import Handles, limit
-from headrace.plugins.in_tail.keeper import FileKeeper, Rules
+from headrace.plugins.in_tail.keeper import FileKeeper
 from headrace.plugins.in_tail.lines import LineSplitter
 from headrace.plugins.in_tail.parameters import TailParameters
-from headrace.plugins.in_tail.places import Places
+from headrace.plugins.in_tail.places import Places, Rules
 from headrace.plugins.in_tail.planner import Planner, Settings
 from headrace.plugins.in_tail.positions import PositionFile
 from headrace.plugins.in_tail.reader import Reader, Work

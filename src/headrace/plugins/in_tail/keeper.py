@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.throttle import Throttle
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.plugins.in_tail.handles import Handles
-    from headrace.plugins.in_tail.places import Places
+    from headrace.plugins.in_tail.places import Places, Rules
     from headrace.plugins.in_tail.planner import Planner, Target
     from headrace.plugins.in_tail.reader import Reader
     from headrace.plugins.in_tail.signals import Signals
@@ -36,15 +35,6 @@ if TYPE_CHECKING:
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
 RETRY: Final = 1.0
 """Seconds until a file is tried again that could not be opened."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The parameters of the plugin that a keeper needs. Times in seconds."""
-
-    refresh_interval: float = 60.0
-    rotate_wait: float = 5.0
-    open_on_every_update: bool = False
 
 
 class FileKeeper:
@@ -289,11 +279,7 @@ class FileKeeper:
     def look(self, tail: Tailed, *, just_read: bool = False) -> bool:
         """See whether a file has something new, or its path leads elsewhere; True when it has."""
         if tail.rotated_at is not None:
-            fd = self._handles.known(tail)
-            changed = fd is None or os.fstat(fd).st_size != tail.read
-            if changed:
-                self._read_soon(tail)
-            return changed
+            return self._look_at_rotated(tail)
         try:
             info = os.stat(tail.path)
         except _GONE:
@@ -311,6 +297,20 @@ class FileKeeper:
         touched = info.st_mtime_ns != tail.modified and not just_read
         tail.modified = info.st_mtime_ns
         if info.st_size == tail.read and not touched:
+            return False
+        self._read_soon(tail)
+        return True
+
+    def _look_at_rotated(self, tail: Tailed) -> bool:
+        fd = self._handles.known(tail)
+        try:
+            info = os.stat(tail.name) if fd is None else os.fstat(fd)
+        except OSError:
+            info = None
+        if info is None or (info.st_dev, info.st_ino) != tail.identity:
+            self._reader.enqueue(tail)  # its turn finds out where it is
+            return False
+        if info.st_size == tail.read:
             return False
         self._read_soon(tail)
         return True

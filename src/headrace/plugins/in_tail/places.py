@@ -1,9 +1,10 @@
-"""Where files begin to be read, and their lines in the position file."""
+"""Where files begin to be read, and their lines in the position file; the rules of coming and going."""
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.throttle import Throttle
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from headrace.plugins.in_tail.planner import Target
     from headrace.plugins.in_tail.positions import PositionFile, Slot
     from headrace.plugins.in_tail.tailed import Tailed
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The parameters of the plugin that decide when files come and go. Times in seconds."""
+
+    refresh_interval: float = 60.0
+    rotate_wait: float = 5.0
+    open_on_every_update: bool = False
 
 
 class Places:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from headrace.plugins.in_tail.tailed import Tailed
 
 PACE: Final = 0.01
+SLICE: Final = 0.004
+"""Seconds of dealing with events after which others have the loop."""
 TICK: Final = 0.1
 TICKS: Final = 10
 """Ticks in which every polled file is looked at."""
@@ -164,27 +166,38 @@ class Signals:
         assert self._inotify is not None
         self._loop.remove_reader(self._inotify.fd)
         self._reading = False
-        self._paced = self._clock.deadline(PACE, self._listen)
-        self.drain()
+        if self.drain():
+            self._paced = self._clock.deadline(PACE, self._listen)
+        else:
+            self._listen()  # there is more, but others have their turn before it
 
-    def drain(self) -> None:
-        """Deal with what has happened until now."""
-        if self._inotify is None:
-            return
-        for number, mask, name in self._inotify.read():
-            if mask & OVERFLOW:
-                self._lost()
-            elif (tail := self._files.pop(number, None)) is not None:
-                if tail.watch == number:
-                    tail.watch = -1
-                    self._changed(tail)
-            elif (folder := self._folders.get(number)) is not None:
-                if mask & IGNORED:
-                    del self._folders[number]
-                    self._watched_folders.discard(folder)
-                    self._appeared(folder, "")
-                elif name:
-                    self._appeared(folder, os.fsdecode(name))
+    def drain(self) -> bool:
+        """Deal with what has happened until now, for a slice of time; True when that was all."""
+        inotify = self._inotify
+        if inotify is None:
+            return True
+        end = self._clock.now() + SLICE
+        while events := inotify.read():
+            for number, mask, name in events:
+                self._happened(number, mask, name)
+            if self._clock.now() >= end:
+                return False
+        return True
+
+    def _happened(self, number: int, mask: int, name: bytes) -> None:
+        if mask & OVERFLOW:
+            self._lost()
+        elif (tail := self._files.pop(number, None)) is not None:
+            if tail.watch == number:
+                tail.watch = -1
+                self._changed(tail)
+        elif (folder := self._folders.get(number)) is not None:
+            if mask & IGNORED:
+                del self._folders[number]
+                self._watched_folders.discard(folder)
+                self._appeared(folder, "")
+            elif name:
+                self._appeared(folder, os.fsdecode(name))
 
     def _tick(self) -> None:
         self._ticking = self._clock.deadline(TICK, self._tick)
@@ -198,7 +211,7 @@ class Signals:
                         self._look(tail)
         if not self._timer or not self._sure:
             return
-        self.drain()
+        told = self.drain()
         for _ in range(min(-(-len(self._sure) // TICKS), SURE // TICKS)):
             tail = self._sure.popleft()
             if tail.closed or tail.polled:
@@ -206,10 +219,8 @@ class Signals:
             self._sure.append(tail)
             if tail.idle:
                 self.looked += 1
-                if self._look(tail) and tail.watch >= 0:
-                    self.drain()
-                    if tail.watch >= 0:
-                        self._miss(tail)
+                if self._look(tail) and told and tail.watch >= 0 and self.drain() and tail.watch >= 0:
+                    self._miss(tail)
             if not self._sure:
                 return
 

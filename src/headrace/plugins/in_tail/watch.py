@@ -16,10 +16,7 @@ import ctypes
 import errno
 import os
 import struct
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _MODIFY: Final = 0x2
 _ATTRIB: Final = 0x4
@@ -36,7 +33,7 @@ _ONESHOT: Final = 0x80000000
 _FILE: Final = _MODIFY | _ATTRIB | _MOVE_SELF | _DELETE_SELF | _ONESHOT
 _FOLDER: Final = _CREATE | _MOVED_TO | _MOVED_FROM | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
 _HEAD: Final = struct.Struct("iIII")
-_READ: Final = 1 << 16
+_READ: Final = 1 << 12
 
 
 class Inotify:
@@ -77,21 +74,20 @@ class Inotify:
         """End a watch; it may be gone already."""
         self._remove(self.fd, number)
 
-    def read(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (number of the watch, mask, name in a folder) of everything that happened."""
-        while True:
-            try:
-                data = os.read(self.fd, _READ)
-            except (BlockingIOError, InterruptedError):
-                return
-            at = 0
-            while at < len(data):
-                number, mask, _cookie, length = _HEAD.unpack_from(data, at)
-                at += _HEAD.size
-                yield number, mask, data[at : at + length].rstrip(b"\0")
-                at += length
-            if len(data) < _READ // 2:
-                return
+    def read(self) -> list[tuple[int, int, bytes]]:
+        """Return (number of the watch, mask, name in a folder) of some of what happened; [] when that is all."""
+        try:
+            data = os.read(self.fd, _READ)
+        except (BlockingIOError, InterruptedError):
+            return []
+        events = []
+        at = 0
+        while at < len(data):
+            number, mask, _cookie, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size
+            events.append((number, mask, data[at : at + length].rstrip(b"\0")))
+            at += length
+        return events
 
     def close(self) -> None:
         """Give it back."""
