@@ -97,6 +97,7 @@ async def test_large_batches_keep_their_order():
         (fields("x ${nope}", more="enable_ruby true"), 'unknown name "nope", at character 1 in test.conf:5'),
         (fields("x ${open('x')}", more="enable_python true"), "cannot be called"),
         (fields("x ${record", more="enable_python true"), "has no }"),
+        (fields('x "#{use_default}"'), "a field has no default"),
         ("keep_keys a", "keep_keys needs renew_record"),
         ("enable_ruby true\nenable_python true", "exclude each other"),
         ("remove_keys $.", "names no key"),

@@ -5,8 +5,9 @@ whoever reads the text treats it as one that does not match. Signals reach the m
 worker's loop runs; in another thread there is no bound.
 
 Two ways:
-- `guarded`: nobody set a limit. One timer for all texts looks every INTERVAL whether the text is still the one of
-  the last look, so a text costs no system call, and one that is given up took one to two intervals;
+- `guarded`, and whoever counts `turn` himself: nobody set a limit. One timer of the process's own CPU time looks every
+  INTERVAL whether the text is still the one of the last look, so a text costs no system call, a text that is given up
+  took one to two intervals of CPU, and a process that has nothing to do is not woken;
 - `limited`: `timeout` of a <parse> section, by a timer of its own for each text.
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     A = TypeVar("A")
 
 INTERVAL: Final = 2.0
-"""Seconds between two looks."""
+"""Seconds of CPU between two looks."""
 
 
 class OverdueError(Exception):
@@ -35,14 +36,14 @@ class OverdueError(Exception):
 
 
 class Guard:
-    """The alarm of this process."""
+    """The alarms of this process. busy: a text is being read. turn: which one, counted by whoever reads."""
 
     def __init__(self) -> None:
         self.busy = False
         self.turn = 0
         self.armed = False
         self._seen = -1
-        self._limit = False
+        self._limited = False
 
     def guarded(self, read: Callable[[A], T], late: Callable[[A], T]) -> Callable[[A], T]:
         """`read` with the common bound; what is overdue goes to `late`."""
@@ -64,15 +65,18 @@ class Guard:
 
     def limited(self, read: Callable[[A], T], late: Callable[[A], T], seconds: float) -> Callable[[A], T]:
         """`read` with a limit of its own, in seconds."""
+        least = max(seconds, 1e-6)
 
         def run(text: A) -> T:
             try:
-                self._start(seconds)
+                self._limited = True
+                _set(signal.ITIMER_REAL, signal.SIGALRM, self._out, least)
                 return read(text)
             except OverdueError:
                 return late(text)
             finally:
-                self._end()
+                self._limited = False
+                _set(signal.ITIMER_REAL, signal.SIGALRM, self._out, 0.0)
 
         return run
 
@@ -80,45 +84,43 @@ class Guard:
         """Start the common timer; it ends by itself when nothing is read any more."""
         self.armed = True
         self._seen = -1
-        self._set(INTERVAL, INTERVAL)
+        _set(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, self._ring, INTERVAL, INTERVAL)
 
     def disarm(self) -> None:
-        """Stop the timer."""
+        """Stop the common timer."""
         if self.armed:
-            self._end()
+            self.armed = False
+            _set(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, self._ring, 0.0)
 
     def forget(self) -> None:
         """There is no timer."""
-        self.busy = self._limit = self.armed = False
-
-    def _start(self, seconds: float) -> None:
-        self._limit = self.busy = True
-        self._set(max(seconds, 1e-6), 0.0)
-
-    def _end(self) -> None:
-        self.busy = self._limit = self.armed = False
-        self._set(0.0, 0.0)
-
-    def _set(self, seconds: float, interval: float) -> None:
-        try:
-            if signal.getsignal(signal.SIGALRM) != self._ring:
-                signal.signal(signal.SIGALRM, self._ring)
-            signal.setitimer(signal.ITIMER_REAL, seconds, interval)
-        except ValueError:  # not the main thread
-            return
+        self.busy = self._limited = self.armed = False
 
     def _ring(self, _number: int, _frame: Any) -> None:
         if not self.busy:
-            self.armed = False
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-        elif self._limit or self.turn == self._seen:
+            self.disarm()
+        elif self.turn == self._seen:
+            self._seen = -1
             raise OverdueError
         else:
             self._seen = self.turn
 
+    def _out(self, _number: int, _frame: Any) -> None:
+        if self._limited:
+            raise OverdueError
+
+
+def _set(timer: int, number: signal.Signals, handler: Any, seconds: float, interval: float = 0.0) -> None:
+    try:
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+        signal.setitimer(timer, seconds, interval)
+    except ValueError:  # not the main thread
+        return
+
 
 guard: Final = Guard()
-"""One for all: a process has one alarm."""
+"""One for all: a process has one alarm of each kind."""
 
 # At the end of the interpreter an alarm would meet the system's own handler, which ends the process; and a child has
 # no timer, whatever its parent has.

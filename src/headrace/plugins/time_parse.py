@@ -35,6 +35,7 @@ _ISO8601: Final = re.compile(
 )
 _CLOCK: Final = r"(?P<H>\d\d?):(?P<M>\d\d)(?::(?P<S>\d\d)(?:[.,](?P<N>\d+))?)?"
 _ZONE: Final = r"\s*(?P<z>[+-]\d\d(?::?\d\d)?|[A-Za-z]{1,5})?"
+_KNOWN_MAX: Final = 1024
 _MONTH: Final = r"(?P<b>[A-Za-z]{3,9})"
 _FORMS: Final = tuple(
     re.compile(r"\s*" + form + r"\s*")
@@ -117,12 +118,21 @@ def strptime(format_: str, zone: tzinfo | None, now: Callable[[], int] = time_ns
 def any_form(zone: tzinfo | None, now: Callable[[], int] = time_ns) -> TextParser:
     """A function for the forms that are common in logs, for parsers without time_format."""
     forms = [(pattern, Fields(_group_names(pattern), zone, now)) for pattern in _FORMS]
+    known: dict[str, int] = {}
 
     def parse(text: str) -> int:
+        found = known.get(text)
+        if found is not None:
+            return found
         for pattern, fields in forms:
             match = pattern.fullmatch(text)
             if match is not None:
-                return fields.time(match.groups())
+                found = fields.time(match.groups())
+                if match["Y"] is not None:  # what has no year is of this one
+                    if len(known) >= _KNOWN_MAX:
+                        known.clear()
+                    known[text] = found
+                return found
         raise ValueError(f'"{text}" is no time in a known form; set time_format')
 
     return parse

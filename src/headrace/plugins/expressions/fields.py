@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import literal_of
-from headrace.conf.values import from_json
+from headrace.conf.values import USE_DEFAULT, from_json
 from headrace.plugins.expressions.nodes import Refused
 from headrace.plugins.expressions.ruby_collections import dig, slice_list
 from headrace.plugins.expressions.ruby_emit import Piece
@@ -59,7 +59,9 @@ class Fields:
 
     @staticmethod
     def parsed(literal: object) -> object:
-        """JSON in quotes is JSON as well."""
+        """JSON in quotes is JSON as well. Raises Refused."""
+        if literal is USE_DEFAULT:
+            raise Refused("use_default means nothing here: a field has no default")
         if isinstance(literal, str) and literal.startswith(("{", "[")):
             try:
                 found: object = from_json(literal)
