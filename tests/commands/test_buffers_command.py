@@ -112,6 +112,17 @@ async def test_export_without_a_target_goes_where_fluentd_looks(tmp_path, capsys
     assert await taken(tmp_path, tmp_path / "b") == [0, 1, 2, 3, 4, "other"]
 
 
+async def test_export_finds_what_a_worker_has_left_that_there_is_no_more(tmp_path, capsys):
+    conf = await filled(tmp_path)
+    (tmp_path / "b").rename(tmp_path / "worker3")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "worker3").rename(tmp_path / "b" / "worker3")
+    assert len(json.loads(run(capsys, "buffers", "ls", conf, "--json")[1])) == 4
+    assert run(capsys, "buffers", "export", conf)[0] == 0
+    assert len(list((tmp_path / "b").glob("buffer.q*.log"))) == 4
+    assert json.loads(run(capsys, "dlq", "ls", conf, "--json")[1]) == []
+
+
 async def test_export_may_copy_and_be_repeated(tmp_path, capsys):
     conf = await filled(tmp_path)
     for _ in range(2):

@@ -46,11 +46,11 @@ _DIR_MODE: Final = 0o755
 
 
 class Place(NamedTuple):
-    """One buffer. adopts: where Fluentd's files of it are, the first of them its own. key: its one chunk key."""
+    """One buffer. folders: with its journals, its own first, then those of workers that are gone. adopts: where Fluentd's files of it are, the first of them its own. key: its one chunk key."""
 
     name: str
     worker: int
-    folder: str
+    folders: list[str]
     adopts: list[Location]
     single: bool
     key: str | None
@@ -92,7 +92,7 @@ def _places(flags: argparse.Namespace) -> list[Place]:
         if not os.path.isdir(folder):
             raise Error(f"there is no folder {flags.buffer}")
         adopts = [Location(folder, "buffer", ".log"), Location(folder, SINGLE_PREFIX, SINGLE_SUFFIX, single=True)]
-        return [Place("", 0, folder, adopts, False, None, None, os.path.join(folder, "damaged"))]
+        return [Place("", 0, [folder], adopts, False, None, None, os.path.join(folder, "damaged"))]
     found = [place for pipeline in pipelines(flags.conf, flags.plugins) for place in _of(pipeline)]
     if not found:
         raise Error(f"{flags.conf} has no buffer on disk")
@@ -133,7 +133,7 @@ def _of(pipeline: Pipeline) -> Iterator[Place]:
             yield Place(
                 runner.output.plugin_id,
                 pipeline.context.worker_id,
-                section.folder,
+                [section.folder, *section.elsewhere(pipeline.context)],
                 section.adopts(pipeline.context),
                 section.single,
                 next(iter(section.keys.fields), None),
@@ -143,7 +143,7 @@ def _of(pipeline: Pipeline) -> Iterator[Place]:
 
 
 def _chunks(place: Place, files: Files) -> list[Stored]:
-    found = inventory.peek(place.folder, files)
+    found = [one for folder in place.folders for one in inventory.peek(folder, files)]
     for location in place.adopts:
         found = inventory.peek_files(location, files, place.key) + found
     return found
@@ -282,7 +282,7 @@ def _export(flags: argparse.Namespace) -> int:
 def _target(place: Place, flags: argparse.Namespace, *, several: bool, spread: bool) -> Location:
     single = place.single if flags.layout is None else flags.layout == "file_single"
     if flags.to is None:
-        own = place.adopts[0] if place.adopts else Location(place.folder, "buffer", ".log")
+        own = place.adopts[0] if place.adopts else Location(place.folders[0], "buffer", ".log")
         if own.single == single:
             return own
         folder = own.folder
@@ -293,22 +293,7 @@ def _target(place: Place, flags: argparse.Namespace, *, several: bool, spread: b
 
 
 def _move(place: Place, target: Location, flags: argparse.Namespace, files: Files) -> int:
-    log = logging.getLogger("headrace.buffers")
-    held = inventory.Held(place.folder, files, log, backup=place.backup, dir_mode=_DIR_MODE, mode=_MODE)
-    moved = 0
-    before = 0.0
-    try:
-        for one, where in held.chunks():
-            kind = codec.NAMES[flags.compress] if flags.compress else one.codec
-            if flags.compress is None and place.compress is not None:
-                kind = place.compress
-            before = max(one.created, before + 1e-3)  # Fluentd orders chunks by when they were changed
-            _write(one, codec.compress(kind, held.read(one, where)), target, before, files)
-            moved += 1
-            if not flags.keep:
-                held.forget(where)
-    finally:
-        held.close()
+    moved = sum(_move_journals(folder, place, target, flags, files) for folder in place.folders)
     for location in place.adopts:
         for one in inventory.peek_files(location, files, place.key) if location != target else ():
             if (pid := files.opened_by([one.path])) is not None:
@@ -344,3 +329,23 @@ def _write(one: Stored, data: bytes, target: Location, modified: float, files: F
         facts = os.stat(target.folder)
         for made in (path,) if target.single else (path, path + META):
             os.chown(made, facts.st_uid, facts.st_gid)
+
+
+def _move_journals(folder: str, place: Place, target: Location, flags: argparse.Namespace, files: Files) -> int:
+    log = logging.getLogger("headrace.buffers")
+    held = inventory.Held(folder, files, log, backup=place.backup, dir_mode=_DIR_MODE, mode=_MODE)
+    moved = 0
+    before = 0.0
+    try:
+        for one, where in held.chunks():
+            kind = codec.NAMES[flags.compress] if flags.compress else one.codec
+            if flags.compress is None and place.compress is not None:
+                kind = place.compress
+            before = max(one.created, before + 1e-3)  # Fluentd orders chunks by when they were changed
+            _write(one, codec.compress(kind, held.read(one, where)), target, before, files)
+            moved += 1
+            if not flags.keep:
+                held.forget(where)
+    finally:
+        held.close()
+    return moved

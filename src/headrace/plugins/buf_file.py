@@ -86,7 +86,7 @@ class FileBuffer(BufferSection):
         """Where Fluentd has the files of a buffer with this section."""
         settings = context.settings
         if self.path is None:
-            return [self._at(self.folder)]
+            return [self._at(one) for one in (self.folder, *self.elsewhere(context))]
         return locations(
             self.path,
             self.path_suffix or ".log",
@@ -101,7 +101,7 @@ class FileBuffer(BufferSection):
             return Location(folder, SINGLE_PREFIX, SINGLE_SUFFIX, single=True)
         return Location(folder, "buffer", self.path_suffix or ".log")
 
-    def _elsewhere(self, context: Context) -> list[str]:
+    def elsewhere(self, context: Context) -> list[str]:
         """Folders of workers that there are no more, since `workers` was set to another number: worker 0 has them."""
         settings = context.settings
         if settings.worker_id:
@@ -139,7 +139,7 @@ class FileBuffer(BufferSection):
             mode=int(self.file_permission, 8) if self.file_permission else settings.file_mode,
             adopted=runner.restore,
             distrusted=runner.flush,
-            elsewhere=partial(self._elsewhere, context),
+            elsewhere=partial(self.elsewhere, context),
             seen=self._seen(settings.workers, settings.root_dir),
         )
 
