@@ -148,12 +148,12 @@ async def test_queries(query, ids):
 
 
 async def test_config_is_shown_only_when_told_to_and_never_with_secrets():
-    text = TEXT.replace("endpoint http", "tls_private_key_passphrase sesame\nendpoint http")
+    text = TEXT.replace("endpoint http://", "tls_private_key_passphrase sesame\nendpoint http://me:sesame@")
     async with agent("", text) as (_, connection):
         assert "config" not in (await plugins(connection, "?@id=h&with_config=true"))[0]
     async with agent("include_config true", text) as (_, connection):
         (one,) = await plugins(connection, "?@id=h")
-        assert one["config"]["endpoint"] == "http://127.0.0.1:1/x"
+        assert one["config"]["endpoint"] == "http://me:xxxxxx@127.0.0.1:1/x"
         assert one["config"]["tls_private_key_passphrase"] == "xxxxxx"
         for path in ("/api/plugins.json", "/api/plugins", "/api/config.json", "/api/plugins.json?debug=1"):
             assert b"sesame" not in (await get(connection, path))[2]

@@ -18,7 +18,7 @@ from headrace.pipeline.system import SystemSection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.conf.declare import Configurable
+    from headrace.conf.declare import Configurable, Param
     from headrace.conf.tree import Directive
     from headrace.pipeline.context import Lookup
 
@@ -40,6 +40,16 @@ def conf_text(tree: Sequence[Directive], lookup: Lookup) -> str:
     return "\n".join([*lines, "</ROOT>"])
 
 
+def is_secret(name: str, item: Param[Any] | None) -> bool:
+    """Whether the value of a parameter is never shown. item: its declaration, if that is known."""
+    return (item is not None and item.secret) or _SECRET.search(name) is not None
+
+
+def without_password(text: str) -> str:
+    """A text without the passwords of URLs in it."""
+    return _IN_URL.sub(rf"\1{HIDDEN}@", text)
+
+
 def _lines(directive: Directive, outer: type[Configurable] | None, lookup: Lookup, indent: str) -> Iterator[str]:
     if directive.block is None:
         return
@@ -52,11 +62,11 @@ def _lines(directive: Directive, outer: type[Configurable] | None, lookup: Looku
             yield from _lines(child, cls, lookup, indent + "  ")
             continue
         item = params.get(child.name)
-        if (item is not None and item.secret) or _SECRET.search(child.name):
+        if is_secret(child.name, item):
             shown = HIDDEN
         else:
             quoted = item is not None and item.type_name == "string" and not child.name.startswith("@")
-            shown = _IN_URL.sub(rf"\1{HIDDEN}@", _shown(literal_of(child), quoted=quoted))
+            shown = without_password(_shown(literal_of(child), quoted=quoted))
         yield f"{indent}  {child.name} {shown}"
     yield f"{indent}</{directive.name}>"
 

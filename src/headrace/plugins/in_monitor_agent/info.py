@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.declare import declared_params
 from headrace.conf.params import literal_of
+from headrace.pipeline.dump import HIDDEN, is_secret, without_password
 from headrace.pipeline.plugin import Filter, Output, Plugin, Source
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.runner import Runner
     from headrace.plugins.in_monitor_agent.meter import Meter
 
-HIDDEN: Final = "xxxxxx"
 _SEVERAL: Final = frozenset({"copy", "roundrobin"})
 """Outputs that Fluentd does not count as output plugins, for they only lead to others."""
 _EVENTS: Final = ("events", "emitted")
@@ -98,11 +98,12 @@ def info_of(
 
 def config_of(plugin: Plugin) -> dict[str, Any]:
     """The parameters as they are written, secrets hidden."""
-    secret = {key for item in declared_params(type(plugin)) if item.secret for key in item.keys}
+    items = {key: item for item in declared_params(type(plugin)) for key in item.keys}
     found: dict[str, Any] = {}
     for child in plugin.directive.block or () if plugin.directive is not None else ():
         if child.block is None:
-            found[child.name] = HIDDEN if child.name in secret else literal_of(child)
+            value = HIDDEN if is_secret(child.name, items.get(child.name)) else literal_of(child)
+            found[child.name] = without_password(value) if isinstance(value, str) else value
     return found
 
 
