@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import BufferOverflow, Unrecoverable
-from headrace.pipeline.event import Batch
+from headrace.pipeline.event import Batch, derived_id
 from headrace.pipeline.logevents import BURST, INTERVAL
-from headrace.pipeline.plugin import Output
+from headrace.pipeline.plugin import Filter, Output
 from headrace.pipeline.router import CACHE_SIZE
 from headrace.testing.pipelines import Direct, Kit, Script
 
@@ -231,4 +231,54 @@ async def test_log_events_wait_for_room_in_bounded_number():
         kit.pipeline.context.log.getChild(f"p{number}").warning("w")
     await kit.work()
     assert kit.pipeline.stats()["log_events_lost"] > 0
+    await kit.stop()
+
+
+class Holding(Filter):
+    """Keeps a batch back until the next one comes."""
+
+    name = "holding"
+    stateful = True
+
+    def filter_batch(self, tag, batch):
+        return batch
+
+
+class Idle(Output):
+    """Keeps the ids of batches."""
+
+    name = "idle"
+
+    def process(self, tag, batch):
+        vars(self).setdefault("ids", []).append(batch.id)
+
+
+async def test_what_a_stateful_filter_lets_through_has_no_id():
+    text = """
+<match **>
+@type copy
+<store>
+@type relabel
+@label @HOLD
+</store>
+<store>
+@type idle
+</store>
+</match>
+<label @HOLD>
+<filter **>
+@type holding
+</filter>
+<match **>
+@type idle
+</match>
+</label>
+"""
+    kit = await Kit(text, plugins=[Holding, Idle]).start()
+    batch = Batch.of([(1, {"n": 1})])
+    batch.id = b"name"
+    kit.pipeline.router.emit("t", batch)
+    ids = sorted(plugin.ids[0] or b"" for plugin in kit.pipeline.plugins if isinstance(plugin, Idle))
+    assert ids == [b"", derived_id(b"name", b"copy 1")]
+    assert batch.id == b"name"
     await kit.stop()

@@ -164,6 +164,8 @@ class Filter(Plugin):
     """Events that it let pass."""
     waits: ClassVar[bool] = False
     """Whether `filter_later` is called in place of `filter_batch`."""
+    stateful: ClassVar[bool] = False
+    """Whether what comes out may hold events of earlier batches: it goes on without the id of its batch."""
 
     def filter(self, tag: str, time: int, record: Record) -> Record | None:
         """Return the record, or another in its place, or None to drop it. It must not change its argument."""

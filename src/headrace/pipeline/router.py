@@ -178,7 +178,9 @@ class Router:
         route = self._cold.get(tag)
         if route is None:
             filters, collector = self._find(tag)
-            last = collector.emit if collector is not None else self._unmatched
+            last: Route = collector.emit if collector is not None else self._unmatched
+            if any(plugin.stateful for plugin in filters):
+                last = _without_id(last)
             waits = any(plugin.waits for plugin in filters)
             route = self._lines.route(filters, last) if waits else _build(filters, last)
         if len(self._hot) >= CACHE_SIZE:
@@ -221,6 +223,18 @@ def _build(filters: Sequence[Filter], last: Route) -> Route:
         return last(tag, batch)
 
     return through
+
+
+def _without_id(last: Route) -> Route:
+    """The end of a way on which events of several batches may have come together."""
+
+    def end(tag: str, batch: Batch) -> Awaitable[None] | None:
+        if batch.id is not None:
+            batch = batch.with_ack(batch.ack)  # another branch may hold this very batch
+            batch.id = None
+        return last(tag, batch)
+
+    return end
 
 
 def _shorten(record: Record, limit: int = 2000) -> str:

@@ -41,6 +41,8 @@ class ConcatTimeout(Error):
 class ConcatFilter(Filter):
     """Puts parts together. Streams are told apart by tag and stream_identity_key."""
 
+    stateful = True
+
     key = string(doc="The field that holds the parts")
     separator = string(default="\n", doc="What stands between the parts")
     n_lines = integer(default=None, doc="So many events are one")
