@@ -46,7 +46,11 @@ _DIR_MODE: Final = 0o755
 
 
 class Place(NamedTuple):
-    """One buffer. folders: with its journals, its own first, then those of workers that are gone. adopts: where Fluentd's files of it are, the first of them its own. key: its one chunk key."""
+    """One buffer. key: its one chunk key.
+
+    folders: with its journals, its own first, then those of workers that are gone. adopts: where Fluentd's files of it
+    are, the first of them its own.
+    """
 
     name: str
     worker: int
