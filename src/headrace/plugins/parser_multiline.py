@@ -114,7 +114,7 @@ class Assembler:
     """Lines -> texts, without I/O. `strays`: lines before the first line of a text, `cut`: texts that were too long.
 
     firstline: tells whether a line begins a text; None: a text ends where `complete` says so of all since the last.
-    keep_strays: a line before the first one of a text is a text of its own, else it is left out.
+    keep_strays: a line before the first one of a text is a text of its own, else it is left out. stray: told of it.
     """
 
     def __init__(
@@ -123,10 +123,12 @@ class Assembler:
         complete: Callable[[bytes], bool],
         *,
         keep_strays: bool = False,
+        stray: Callable[[bytes], object] | None = None,
     ) -> None:
         self._firstline = firstline
         self._complete = complete
         self._keep_strays = keep_strays
+        self._stray = stray
         self._limit = MATCH_LIMIT if firstline is None else TEXT_LIMIT
         self._held: list[bytes] = []
         self._size = 0
@@ -166,6 +168,8 @@ class Assembler:
             elif not self._held:
                 if firstline is not None:
                     self.strays += 1
+                    if self._stray is not None:
+                        self._stray(line)
                     if self._keep_strays:
                         texts.append(line.removesuffix(b"\r"))
                     continue

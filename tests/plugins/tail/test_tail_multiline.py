@@ -169,6 +169,8 @@ async def test_lines_before_the_first_one(tmp_path, caplog):
     write(rig.log, "stray", FIRST, FIRST)
     await rig.start()
     assert messages(rig) == [" Main - Exception"]
+    assert rig.stats["unmatched"] == 1
+    assert any("before first line" in record.message for record in caplog.records)
     await rig.stop()
     rig = Rig(tmp_path, "read_from_head true\nemit_unmatched_lines true", parse=JAVA, pos=False)
     await rig.start()

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import Error
@@ -236,8 +237,15 @@ class TailInput(TailParameters):
         if self._multiline:
             parser: Any = self._parser
             firstline = parser.firstline if getattr(parser, "has_firstline", bool)() else None
-            assembler = Assembler(firstline, self._complete, keep_strays=self.emit_unmatched_lines)
+            assembler = Assembler(
+                firstline, self._complete, keep_strays=self.emit_unmatched_lines, stray=partial(self._stray, path)
+            )
         return Tailed(path, identity, offset, LineSplitter(self._line_end, self.max_line_size), assembler)
+
+    def _stray(self, path: str, line: bytes) -> None:
+        self.unmatched += not self.emit_unmatched_lines  # else it is counted where it does not match
+        message = "got incomplete line before first line from %s: %r"
+        self._unmatched_lines.log(self.log, logging.WARNING, message, path, line[:1000].decode("utf-8", "replace"))
 
     def _complete(self, text: bytes) -> bool:
         try:
