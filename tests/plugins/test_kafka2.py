@@ -218,6 +218,31 @@ async def test_tls_with_a_client_certificate(tmp_path):
     assert len(broker.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("more", "mechanism"),
+    [("", "PLAIN"), ("scram_mechanism sha256", "SCRAM-SHA-256"), ("scram_mechanism sha512", "SCRAM-SHA-512")],
+)
+async def test_sasl(more, mechanism):
+    broker = Broker({"t": 1}, users={"me": "word"})
+    running = await sent(broker, f"default_topic t\nsasl_over_ssl false\nusername me\npassword word\n{more}", {"n": 1})
+    assert len(broker.messages) == 1
+    assert set(broker.mechanisms) == {mechanism}
+    assert "word" not in running.log.getvalue()
+
+
+async def test_a_wrong_password_is_told_of_and_tried_again():
+    broker = Broker({"t": 1}, users={"me": "right"})
+    more = "default_topic t\nsasl_over_ssl false\nusername me\npassword wrongword"
+    async with broker, output(conf(broker, more)) as running:
+        await running.emit("t", {"n": 1})
+        running.flush()
+        await running.until(lambda: running.figures()["retry_count"])
+        broker.users["me"] = "wrongword"
+        await running.idle()
+        assert "wrongword" not in running.log.getvalue()
+    assert len(broker.messages) == 1
+
+
 async def test_no_acknowledgements():
     broker = Broker({"t": 1})
     async with broker, output(conf(broker, "default_topic t\nrequired_acks 0")) as running:
