@@ -2,6 +2,8 @@
 
 import pytest
 
+from headrace.pipeline.event import Batch
+from headrace.plugins.out_rewrite_tag_filter import RewriteTagFilterOutput
 from headrace.testing.contracts import check_filter, check_output, check_parser, make
 from headrace.testing.pipelines import Direct, Kit
 
@@ -64,6 +66,25 @@ async def test_a_rule_may_name_a_label_and_keep_the_tag():
     assert [record["m"] for _, _, record in at(kit, "labelled")] == ["a", "a2"]
     assert [tag for tag, _, _ in at(kit, "labelled")] == ["app.x.y"] * 2
     assert [tag for tag, _, _ in at(kit, "main")] == ["b"]
+    await kit.stop()
+
+
+async def test_parts_of_a_batch_have_names_of_their_own_which_stay_the_same():
+    kit = await kit_of(rewrite(rule("m", "/^(.)/", "$1"))).start()
+    names = []
+    for _ in range(2):
+        seen = []
+        kit.pipeline.router._hot = {
+            tag: (lambda tag, part, seen=seen: seen.append((tag, part.id, part.ack))) for tag in "ab"
+        }
+        batch = Batch.of([(1, {"m": "a"}), (2, {"m": "b"})])
+        batch.id, batch.ack = b"x" * 16, 2
+        kit.of(RewriteTagFilterOutput).process("app.x", batch)
+        names.append(seen)
+    assert names[0] == names[1]
+    (first, second) = names[0]
+    assert first[1] != second[1]
+    assert {first[2], second[2]} == {2}
     await kit.stop()
 
 

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow
+from headrace.pipeline.event import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Sequence
 
-    from headrace.pipeline.event import Batch
+    from headrace.pipeline.event import Event
     from headrace.pipeline.plugin import Plugin
     from headrace.pipeline.router import Router
 
 _RETRY: Final = 0.1
 """Seconds until a full buffer is tried again."""
+
+
+def part_of(batch: Batch, events: Sequence[Event], mark: str) -> Batch:
+    """Some events of a batch, changed perhaps, as one of their own.
+
+    What the sender waits for stays. A batch that has a name gives its parts names, which are the same when it comes
+    again; mark: what tells the parts apart.
+    """
+    made = Batch.of(events)
+    made.ack = batch.ack
+    if batch.id is not None:
+        made.id = blake2b(batch.id + mark.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+    return made
 
 
 def emit_all(parts: Iterable[tuple[Router, str, Batch]]) -> Awaitable[None] | None:

@@ -80,7 +80,11 @@ class DetectExceptionsOutput(Output):
             if stream is None:
                 stream = self._new(mark, target)
             stream.push(event, out, now)
-        return self.router.emit(target, Batch.of(out)) if out else None
+        if not out:
+            return None
+        made = Batch.of(out)  # without the batch's name: some of it may go on with another
+        made.ack = batch.ack
+        return self.router.emit(target, made)
 
     def _new(self, mark: tuple[str, str], target: str) -> Stream:
         if len(self._streams) >= _STREAMS_MAX:
