@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 
+import msgpack
 import pytest
 
 from headrace.errors import HttpError
-from headrace.plugins.in_http.body import expand, json_records, ndjson_records
+from headrace.plugins.in_http.body import expand, json_records, msgpack_records, ndjson_records
 from headrace.plugins.in_http.bounds import FREE, OBJECTS, VALUES
 
 LIMIT = 256 << 20
@@ -30,6 +31,17 @@ def test_a_body_that_holds_too_much_is_refused(body):
         with pytest.raises(HttpError) as caught:
             decode(body)
         assert caught.value.status == 413
+
+
+def test_msgpack_that_holds_too_much_is_refused():
+    keys = msgpack.packb({f"k{number}": 1 for number in range(VALUES * 2)})
+    elements = msgpack.packb({"a": [1] * (OBJECTS * 2)})
+    for body in (keys, elements):
+        with pytest.raises(HttpError, match="exceeds") as caught:
+            msgpack_records(body)
+        assert caught.value.status == 400
+    many = [{"message": "x" * 30, "n": number} for number in range(30_000)]
+    assert msgpack_records(msgpack.packb(many)) == many
 
 
 @pytest.mark.parametrize(

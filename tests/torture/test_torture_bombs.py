@@ -9,9 +9,11 @@ import time
 import zlib
 from pathlib import Path
 
+import msgpack
 from torture_rig import Client, Connection, Nursery
 
 MB = 1 << 20
+MSGPACK = "Content-Type: application/msgpack\r\n"
 MOST = 64 * MB
 """Memory that a bomb may cost, beside the bytes that were sent."""
 
@@ -55,6 +57,9 @@ def bombs(size: int, millions: int) -> dict[str, tuple[bytes, str]]:
         "a million keys in gzip": (gzip.compress(keys), "Content-Encoding: gzip\r\n"),
         "many elements": (b'{"a":[' + b"1," * (millions * 1_500_000) + b"1]}", ""),
         "many records": (b"[" + b"{}," * (millions * 1_000_000) + b"{}]", ""),
+        "a million keys of msgpack": (msgpack.packb({f"k{n}": 1 for n in range(1_000_000)}), MSGPACK),
+        "msgpack, announced": (b"\xdf\x7f\xff\xff\xff", MSGPACK),
+        "msgpack, deep": (b"\x81\xa1a" + b"\x91" * 100_000 + b"\x01", MSGPACK),
         "nested 100,000 deep": (deep(100_000), ""),
         "nested millions deep": (b"[" * (millions * 1_000_000), ""),
         "a number of a million digits": (b'{"a":' + b"9" * 1_000_000 + b"}", ""),

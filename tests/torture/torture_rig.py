@@ -354,9 +354,9 @@ class Connection:
 
     async def post(self, path: str, body: bytes, fields: str = "") -> int:
         """Post JSON; the status of the answer. Raises OSError or IncompleteReadError."""
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{fields}Content-Length: {len(body)}"
-        )
+        if "Content-Type" not in fields:
+            fields += "Content-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {len(body)}"
         self.writer.write(head.encode() + b"\r\n\r\n" + body)
         answer = await self.reader.readuntil(b"\r\n\r\n")
         if length := re.search(rb"(?i)content-length: *(\d+)", answer):

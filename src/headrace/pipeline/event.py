@@ -117,10 +117,11 @@ def pack_event(time: int, record: Record) -> bytes:
     return b"\x92" + bytes(msgpack.packb(stamp)) + bytes(_pack(record))
 
 
-def unpacker(data: bytes, size: int = 0) -> msgpack.Unpacker:
+def unpacker(data: bytes, size: int = 0, *, map_limit: int = -1, array_limit: int = -1) -> msgpack.Unpacker:
     """Return an unpacker over untrusted data; it never makes a container larger than the data.
 
-    size: how many bytes there may be, where `data` is only their beginning.
+    size: how many bytes there may be, where `data` is only their beginning. map_limit, array_limit: most entries of
+    a map, most elements of an array; -1 for as many as there are bytes.
     """
     source = msgpack.Unpacker(
         raw=False,
@@ -128,6 +129,8 @@ def unpacker(data: bytes, size: int = 0) -> msgpack.Unpacker:
         strict_map_key=False,
         ext_hook=_from_wire,
         max_buffer_size=max(len(data), size, 1),
+        max_map_len=map_limit,
+        max_array_len=array_limit,
     )
     source.feed(data)
     return source
@@ -151,9 +154,12 @@ def unpack_value(data: bytes) -> Any:
     return value
 
 
-def unpack_flat(data: bytes) -> list[Any]:
-    """Values one after the other, the elements of an array in its place. Raises ValueError: malformed, or cut short."""
-    source = unpacker(data)
+def unpack_flat(data: bytes, *, map_limit: int = -1, array_limit: int = -1) -> list[Any]:
+    """Values one after the other, the elements of an array in its place.
+
+    Limits: see `unpacker`. Raises ValueError: malformed, past a limit, or cut short.
+    """
+    source = unpacker(data, map_limit=map_limit, array_limit=array_limit)
     values: list[Any] = []
     end = 0
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import HttpError
 from headrace.pipeline.event import unpack_flat
-from headrace.plugins.in_http.bounds import check_expansion, check_json
+from headrace.plugins.in_http.bounds import LOOKED_AT, OBJECTS, VALUES, check_expansion, check_json
 from headrace.plugins.jsoncodec import decode
 
 if TYPE_CHECKING:
@@ -70,10 +70,14 @@ def ndjson_records(body: bytes) -> list[Record]:
 def msgpack_records(body: bytes) -> list[Record]:
     """Maps and arrays of maps, one after the other."""
     try:
-        values = unpack_flat(body)
+        values = unpack_flat(body) if len(body) < LOOKED_AT else _large(body)
     except ValueError as error:
         raise bad(f"invalid msgpack: {error}") from error
     return _only_maps(values)
+
+
+def _large(body: bytes) -> list[Any]:
+    return unpack_flat(body, map_limit=VALUES, array_limit=OBJECTS)
 
 
 FORMATS: Final[dict[str, Callable[[bytes], list[Record]]]] = {

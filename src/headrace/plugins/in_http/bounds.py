@@ -19,7 +19,7 @@ RATIO: Final = 200
 VALUES: Final = 200_000
 OBJECTS: Final = 1_000_000
 
-_LOOKED_AT: Final = 1 << 20
+LOOKED_AT: Final = 1 << 20
 """Smaller bodies cannot become much."""
 _MANY: Final = 1000
 """More commas than this for each object are looked at more closely."""
@@ -34,7 +34,7 @@ def check_expansion(compressed: int, expanded: int) -> None:
 
 def check_json(body: bytes) -> None:
     """Raise HttpError 413 for a text that holds too much."""
-    if len(body) < _LOOKED_AT:
+    if len(body) < LOOKED_AT:
         return
     objects = body.count(b"{")
     if objects + body.count(b"[") > OBJECTS:
