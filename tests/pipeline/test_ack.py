@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -72,6 +73,33 @@ async def test_a_source_may_ask_for_less_than_the_buffer_gives():
         await asyncio.sleep(0.01)
     else:
         pytest.fail("the disk never got it")
+    await kit.stop()
+
+
+async def test_a_slow_disk_does_not_add_its_own_wait_to_the_interval():
+    disk = Disk()
+    kit, tap = await started(conf("buffer", "@type file\npath /b"), files=disk)
+    release = threading.Event()
+    syncs = []
+
+    def before(operation, path):
+        if operation == "sync":
+            syncs.append(len(disk.files[path].data))
+            release.wait(10)
+
+    disk.before = before
+    tap.give({"n": 1})
+    await kit.clock.elapse(0.41)
+    tap.give({"n": 2})
+    size = len(disk.files[disk.segments()[0]].data)
+    await kit.clock.elapse(0.41)  # its time is over, but the disk is still busy with the first
+    assert len(syncs) == 1
+    release.set()
+    for _ in range(200):
+        if len(syncs) > 1:
+            break
+        await asyncio.sleep(0.01)
+    assert syncs[1:] == [size]  # at once, without another interval
     await kit.stop()
 
 

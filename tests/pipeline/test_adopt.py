@@ -11,6 +11,7 @@ import zlib
 import pytest
 import zstandard
 
+from headrace.pipeline.adopt import whole_lines
 from headrace.pipeline.context import Settings
 from headrace.pipeline.event import pack_event
 from headrace.pipeline.files import Files
@@ -220,6 +221,34 @@ async def test_files_that_a_living_fluentd_has_open_are_left_alone(tmp_path, cap
     await kit.clock.elapse(6)
     assert kit.script.got == [{"n": 1}]
     await kit.stop()
+
+
+async def test_a_damaged_chunk_that_cannot_be_moved_holds_up_no_other(tmp_path, caplog):
+    folder = tmp_path / "b"
+    put(folder, 1, packed(1), meta=bytes(60))
+    put(folder, 2, packed(2), count=1)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "backup").write_text("a file in the way")
+    kit = await kit_of(tmp_path, conf(folder)).start()
+    await kit.work()
+    assert kit.script.got == [{"n": 2}]
+    assert "cannot be taken over now" in caplog.text
+    (tmp_path / "root" / "backup").unlink()
+    await kit.clock.elapse(6)
+    assert [path.name for path in (tmp_path / "root" / "backup" / "worker0" / "out").glob("*.log")] == [
+        f"{ident(1).hex()}.log"
+    ]
+    await kit.stop()
+
+
+def test_text_that_was_cut_within_a_line_is_delivered_up_to_it():
+    assert whole_lines(b"a\nb\nc", 3) == (2, 4)
+    assert whole_lines(b"a\nb\nc\n", 3) == (3, 6)
+    assert whole_lines(b"a\nb\n" + bytes(10), 2) == (2, 4)
+    assert whole_lines(b"a\nb" + bytes(10), 2) == (1, 2)
+    assert whole_lines(b"no newlines at all", 5) == (5, 18)
+    assert whole_lines(bytes(10), 1) == (0, 0)
+    assert whole_lines(b"a\nb\n", -1) == (2, 4)
 
 
 async def test_a_chunk_without_meta_needs_no_chunk_keys(tmp_path, caplog):

@@ -195,7 +195,12 @@ class Adopter:
             files.unlink(path)
         found = []
         for path, (state, chunk_id, key) in fresh:
-            if (chunk := self._take(place, path, chunk_id, key, since)) is not None:
+            try:
+                chunk = self._take(place, path, chunk_id, key, since)
+            except OSError as error:  # its neighbours are not to wait for it; it is looked at again
+                self._troubles.log(self._log, logging.ERROR, "%s cannot be taken over now: %s", path, error)
+                continue
+            if chunk is not None:
                 self._held[path] = chunk
                 assert isinstance(chunk.place, Adopted)
                 found.append((state != QUEUED, chunk.place.told.modified, chunk))
