@@ -504,3 +504,8 @@ def test_contracts():
 async def test_every_record_gets_through_or_is_told_of():
     server = await sent("logstash_format true", *RECORDS, server=Server())
     assert len(server.documents) + len(server.errors.records) == len(RECORDS)
+
+
+def test_what_is_given_and_empty_is_not_given():
+    text = "<match **>\n@type elasticsearch\nuser \npassword \nhosts \npath \nca_file \ntemplate_name \nid_key \napi_key \n</match>"
+    assert problems_of("output", text.replace(" \n", ' ""\n'))[0] == []

@@ -291,3 +291,8 @@ def test_a_missing_extra_is_told_of(monkeypatch):
 
 def test_contract():
     asyncio.run(check_output("<match **>\n@type kafka2\nbrokers 127.0.0.1:1\ndefault_topic t\n</match>"))
+
+
+def test_what_is_given_and_empty_is_not_given():
+    text = "<match **>\n@type kafka2\nusername \npassword \nssl_client_cert \ndefault_topic \n</match>"
+    assert problems_of("output", text.replace(" \n", ' ""\n'))[0] == []

@@ -435,3 +435,8 @@ def test_the_server_of_a_pod(monkeypatch, tmp_path):
 
 def test_contract():
     asyncio.run(check_filter("<filter **>\n@type kubernetes_metadata\n</filter>"))
+
+
+def test_what_is_given_and_empty_is_not_given():
+    text = "<filter **>\n@type kubernetes_metadata\nkubernetes_url \nca_file \nbearer_token_file \n</filter>"
+    assert problems_of("filter", text.replace(" \n", ' ""\n'))[0] == []

@@ -237,3 +237,8 @@ async def test_a_proxy_of_the_environment(monkeypatch):
             await running.idle()
     assert proxy.requests[0].target == "http://loki.example/loki/api/v1/push"
     assert proxy.requests[0].header("proxy-authorization") == "Basic " + base64.b64encode(b"u:p").decode()
+
+
+def test_what_is_given_and_empty_is_not_given():
+    text = "<match **>\n@type loki\nusername \ncert \nkey \nbearer_token_file \n</match>"
+    assert problems_of("output", text.replace(" \n", ' ""\n'))[0] == []

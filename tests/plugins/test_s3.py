@@ -360,3 +360,8 @@ def test_a_missing_extra_is_told_of(monkeypatch):
 
 def test_contract():
     asyncio.run(check_output(BASE.format("s3_endpoint http://127.0.0.1:1\n" + KEY)))
+
+
+def test_what_is_given_and_empty_is_not_given():
+    text = "<match **>\n@type s3\ns3_bucket b\naws_key_id \naws_sec_key \ns3_endpoint \nssl_ca_bundle \nacl \n</match>"
+    assert problems_of("output", text.replace(" \n", ' ""\n'))[0] == []

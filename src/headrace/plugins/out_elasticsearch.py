@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.conf.params import any_, array, boolean, enum, hash_, integer, string
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.elastic.output import ElasticOutput
 from headrace.plugins.elastic.parameters import ElasticParameters
 
@@ -66,6 +67,7 @@ class ElasticsearchOutput(ElasticOutput):
     deflector_alias = string(default=None, doc="Refused")
 
     def _validate_cloud(self, problems: Problems) -> None:
+        drop_blanks(self, "cloud_id", "cloud_auth", "api_key")
         if self.cloud_id is not None:
             self._take_cloud(self.cloud_id, self.cloud_auth, problems)
 

@@ -11,6 +11,7 @@ from headrace.core.tls_config import TlsConfig
 from headrace.errors import Error
 from headrace.pipeline.accessor import Accessor
 from headrace.pipeline.plugin import Output
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.elastic.cluster import cloud_host, parse_hosts
 from headrace.plugins.http_lane import client_tls
 from headrace.plugins.out_http.endpoint import PLACEHOLDER
@@ -30,6 +31,12 @@ VERSIONS: Final = ("SSLv23", "TLSv1", "TLSv1_1", "TLSv1_2", "TLSv1_3")
 _RUBY: Final = "it has no effect: it is about the Ruby client"
 _RETRIES: Final = "it has no effect: what cannot be asked or sent is tried again as <buffer> says"
 _NODES: Final = "the hosts are those that are configured; one that fails is left out for resurrect_after"
+
+_MAY_BE_BLANK: Final = (
+    "user", "password", "path", "hosts", "ca_file", "client_cert", "client_key", "client_key_pass", "time_key",
+    "time_key_format", "target_index_key", "id_key", "parent_key", "routing_key", "pipeline", "retry_tag",
+    "template_name", "template_file", "remove_keys", "selector_class_name",
+)  # fmt: skip
 
 
 class Metadata(Configurable):
@@ -153,6 +160,7 @@ class ElasticParameters(Output):
     def validate(self, problems: Problems) -> None:
         """Check everything that can be known before an event comes."""
         super().validate(problems)
+        drop_blanks(self, *_MAY_BE_BLANK)
         self._refuse(problems)
         for name in ("reload_connections", "reload_on_failure"):
             if getattr(self, name):

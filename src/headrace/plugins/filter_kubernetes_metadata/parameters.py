@@ -13,6 +13,7 @@ from headrace.conf.onigmo import compile_ruby
 from headrace.conf.params import array, boolean, integer, string
 from headrace.errors import Error
 from headrace.pipeline.plugin import Filter
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.http_lane import client_tls
 from headrace.plugins.out_http.endpoint import Endpoint, parse
 
@@ -113,6 +114,7 @@ class KubernetesParameters(Filter):
     def validate(self, problems: Problems) -> None:
         """Check everything that can be known before an event comes."""
         super().validate(problems)
+        drop_blanks(self, "kubernetes_url", "ca_file", "client_cert", "client_key", "bearer_token_file")
         try:
             self._pattern = TagPattern(self.tag_to_kubernetes_name_regexp)
         except ValueError as error:

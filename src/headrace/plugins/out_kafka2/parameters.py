@@ -8,11 +8,24 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.conf.params import array, boolean, enum, hash_, integer, raw_section, section, size, string, time
+from headrace.conf.params import (
+    array,
+    boolean,
+    declared_params,
+    enum,
+    hash_,
+    integer,
+    raw_section,
+    section,
+    size,
+    string,
+    time,
+)
 from headrace.conf.values import as_string
 from headrace.errors import ConfError
 from headrace.pipeline.accessor import Accessor
 from headrace.pipeline.plugin import Output
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.inject import Inject
 
 if TYPE_CHECKING:
@@ -111,6 +124,7 @@ class KafkaParameters(Output):
     def validate(self, problems: Problems) -> None:
         """Check everything that can be known before an event comes."""
         super().validate(problems)
+        drop_blanks(self, *(item.name for item in declared_params(type(self)) if item.default is None))
         if not aiokafka_installed():
             problems.error("the kafka2 output needs aiokafka, which is not installed", self.place, hint=INSTALL_HINT)
         if self.compression_codec not in {None, "gzip"} and importlib.util.find_spec("cramjam") is None:

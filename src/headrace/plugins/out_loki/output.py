@@ -22,6 +22,7 @@ from headrace.errors import Error, Side, Unrecoverable
 from headrace.pipeline.accessor import Accessor
 from headrace.pipeline.plugin import Output
 from headrace.pipeline.throttle import Throttle
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.http_lane import HttpClient, client_tls, gzip_body
 from headrace.plugins.jsoncodec import encode
 from headrace.plugins.out_http.auth import basic
@@ -83,6 +84,7 @@ class LokiOutput(Output):
     def validate(self, problems: Problems) -> None:
         """Check everything that can be known before an event comes."""
         super().validate(problems)
+        drop_blanks(self, "username", "password", "bearer_token_file", "cert", "key", "ca_cert", "ciphers", "tenant")
         self._endpoint: Endpoint | None = None
         try:
             self._endpoint = parse(self.url.rstrip("/") + PUSH)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.conf.params import (
     Configurable,
     boolean,
+    declared_params,
     hash_,
     integer,
     number,
@@ -21,6 +22,7 @@ from headrace.conf.params import (
 )
 from headrace.conf.values import as_string
 from headrace.pipeline.plugin import Output
+from headrace.plugins.blanks import drop_blanks
 from headrace.plugins.inject import Inject
 from headrace.plugins.out_s3.compress import STORES, Compress, level_of
 
@@ -182,6 +184,7 @@ class S3Parameters(Output):
     def validate(self, problems: Problems) -> None:
         """Check everything that can be known before an event comes."""
         super().validate(problems)
+        drop_blanks(self, *(item.name for item in declared_params(type(self)) if item.default is None))
         if not aiobotocore_installed():
             problems.error("the s3 output needs aiobotocore, which is not installed", self.place, hint=INSTALL_HINT)
         if self.store_as not in STORES:
