@@ -129,6 +129,7 @@ async def test_damaged_pairs_are_set_aside_with_a_line_each(tmp_path, caplog):
         assert " written between " in line
         assert "+00:00" in line
     assert "5 of 10 events are missing" in caplog.text
+    assert kit.stats()["damaged"] == 4
     backup = {one.name for one in (tmp_path / "root" / "backup" / "worker0" / "out").iterdir()}
     assert {f"{ident(1).hex()}.damaged", f"{ident(2).hex()}.log", f"{ident(3).hex()}.log"} <= backup
     assert left(folder) == []

@@ -84,7 +84,7 @@ async def test_a_letter_tells_why_it_is_there(tmp_path, capsys):
     assert "no route to http://sink" in row["error"]
     assert row["reason"] == "given up"
     assert row["failed_since"] <= row["given_up"] or row["failed_since"] > 0
-    status, out, _err = dlq(capsys, "show", "--dir", tmp_path, "--id", row["id"][:8])
+    status, out, _err = dlq(capsys, "show", row["id"][:8], "--dir", tmp_path)
     assert status == 0
     assert '{"n": 1}' in out
     # Fluentd's own layout is as it ever was: one file, the content of the chunk.
@@ -160,6 +160,8 @@ async def test_purge_needs_to_be_told_what(tmp_path, capsys):
     await kit.stop()
     assert dlq(capsys, "purge", "--dir", tmp_path)[0] == 1
     assert dlq(capsys, "purge", "--dir", tmp_path, "--id", "ffff")[0] == 1
+    assert dlq(capsys, "purge", "ffff", "--dir", tmp_path)[0] == 1
+    assert dlq(capsys, "ls", "one.conf", "two.conf")[0] == 1
     dlq(capsys, "purge", "--dir", tmp_path, "--older-than", "1d")
     assert len(listed(capsys, tmp_path)) == 1
     assert dlq(capsys, "purge", "--dir", tmp_path, "--all") == (0, "1 letters are removed\n", "")

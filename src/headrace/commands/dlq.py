@@ -1,8 +1,8 @@
 """`headrace dlq ls | show | replay | purge`: dead letters, chunks that were given up and records that were refused.
 
     headrace dlq ls fluent.conf
-    headrace dlq show fluent.conf --id 60a2
-    headrace dlq replay fluent.conf --id 60a2       deliver it once more, by the output that gave it up
+    headrace dlq show fluent.conf 60a2
+    headrace dlq replay fluent.conf 60a2            deliver it once more, by the output that gave it up
     headrace dlq purge fluent.conf --older-than 7d
 
 Where the letters are: in root_dir of CONF's <system> (or what its <dead_letter> says), or in --dir, or in
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT: Final = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks
 _ID: Final = re.compile(r"([0-9a-f]{2,})\.(log|damaged|pieces)")
+_WORD: Final = re.compile(r"[0-9a-fA-F]{2,32}")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DIR_MODE: Final = 0o755
 _MODE: Final = 0o644
@@ -67,7 +68,7 @@ def add(command: argparse.ArgumentParser) -> None:
     }
     for action, text in helps.items():
         one = commands.add_parser(action, help=text)
-        one.add_argument("conf", nargs="?", metavar="CONF", help="the fluent.conf whose letters they are")
+        one.add_argument("words", nargs="*", metavar="CONF, ID", help="the fluent.conf whose letters they are; ids")
         one.add_argument("--dir", metavar="DIR", help=f"the folder with backup/workerN in it ({DEFAULT})")
         one.add_argument(
             "--id", action="append", default=[], dest="ids", metavar="ID", help="a letter's id, or its beginning"
@@ -92,6 +93,14 @@ def _seconds(text: str) -> float:
 
 def run(flags: argparse.Namespace) -> int:
     """Run one action; the exit status."""
+    flags.conf = None
+    for word in flags.words:
+        if _WORD.fullmatch(word) and not os.path.exists(word):
+            flags.ids.append(word)
+        elif flags.conf is None:
+            flags.conf = word
+        else:
+            raise Error(f"{flags.conf} and {word}: one fluent.conf can be named")
     if flags.conf is not None and flags.dir is not None:
         raise Error("name a fluent.conf, or a folder with --dir")
     chosen = [one for one in sorted(_letters(flags), key=lambda one: one.written) if _fits(one, flags)]

@@ -60,7 +60,7 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         ][:TOLD],
         "overflows": intake.overflows.count,
         "write_errors": intake.write_errors.count,
-        "damaged": getattr(buffer.store, "damaged", 0),
+        "damaged": getattr(buffer.store, "damaged", 0) + runner.adopter.damaged,
         "waiting_batches": intake.waiting,
         "write_count": delivery.attempts,
         "retry_count": delivery.failures,
