@@ -218,6 +218,21 @@ async def test_exec_filter_tags_and_times_go_both_ways():
         assert (tag, record) == ("back.a", {"m": "x"})
 
 
+async def test_a_time_format_makes_times_texts():
+    lines = (
+        "command cat\n<inject>\ntime_key at\ntime_format %Y\n</inject>\n<format>\nkeys at\n</format>\n"
+        "<parse>\nkeys at\n</parse>\n<extract>\ntime_key at\ntime_format %Y\nutc true\n</extract>"
+    )
+    async with Real(FILTER.format(lines=lines)) as kit:
+        await kit.emit("t", {}, time=1_700_000_000_000_000_000)
+        await kit.until(lambda: kit.got)
+        assert kit.of(Direct).events == [("back.x", 1_672_531_200_000_000_000, {})]
+    lines = "command echo 2023\ntag t\n<parse>\nkeys at\n</parse>\n<extract>\ntime_key at\ntime_format %Y\nutc true\n</extract>"
+    async with Real(SOURCE.format(lines=lines)) as kit:
+        await kit.until(lambda: kit.got)
+        assert kit.of(Direct).events == [("t", 1_672_531_200_000_000_000, {})]
+
+
 async def test_exec_filter_json_both_ways():
     lines = "command cat\n<format>\n@type json\n</format>\n<parse>\n@type json\n</parse>\nnum_children 3"
     async with Real(FILTER.format(lines=lines)) as kit:

@@ -15,12 +15,13 @@ from headrace.plugins.exec.reading import Events, cutter_for, decoder_for
 from headrace.plugins.extract import Extract
 from headrace.plugins.network.frames import FrameError
 from headrace.plugins.patience import Emitter
-from headrace.plugins.sections import parse_section
+from headrace.plugins.sections import parse_section, with_texts_for_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.conf.params import Problems
+    from headrace.conf.tree import Directive
     from headrace.core.clock import Deadline
     from headrace.pipeline.context import Context
     from headrace.plugins.patience import Groups
@@ -50,6 +51,10 @@ class ExecInput(Source):
     encoding = string(default=None, doc="Encoding of the output, when it is not UTF-8")
     parse_section = raw_section(name="parse", doc="The parser of the output; absent: tsv")
     extract = section(Extract, name="extract", doc="What of a record becomes its tag or its time")
+
+    def configure(self, directive: Directive, problems: Problems) -> None:
+        """With time_format, extracted times are texts."""
+        super().configure(with_texts_for_times(directive, "extract"), problems)
 
     def validate(self, problems: Problems) -> None:
         """Check what one parameter cannot know alone."""

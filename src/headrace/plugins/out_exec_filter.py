@@ -24,7 +24,7 @@ from headrace.plugins.formatter_msgpack import MsgpackFormatter
 from headrace.plugins.inject import Inject
 from headrace.plugins.network.frames import FrameError
 from headrace.plugins.patience import Emitter
-from headrace.plugins.sections import parse_section, section_with
+from headrace.plugins.sections import parse_section, section_with, with_texts_for_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +105,7 @@ class ExecFilterOutput(Output):
 
     def configure(self, directive: Directive, problems: Problems) -> None:
         """Move the parameters of old versions to where they belong."""
-        super().configure(_modern(directive), problems)
+        super().configure(with_texts_for_times(_modern(directive), "inject", "extract"), problems)
 
     def validate(self, problems: Problems) -> None:
         """Check what one parameter cannot know alone."""
@@ -272,10 +272,6 @@ def _modern(directive: Directive) -> Directive:
             continue
         gone |= table.keys()
         moved = [child for child in moved if child.name != "stream_buffer_size"]  # nothing is read by it here
-        section = section_with(directive, name, None, {})
-        section = replace(section, block=tuple(moved))
-        if name in {"inject", "extract"} and any(child.name == "time_format" for child in moved):
-            section = section_with(directive, name, section, {"time_type": "string"})
-        sections.append(section)
+        sections.append(replace(section_with(directive, name, None, {}), block=tuple(moved)))
     block = tuple(child for child in directive.block or () if child.block is not None or child.name not in gone)
     return replace(directive, block=(*block, *sections))

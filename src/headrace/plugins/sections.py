@@ -28,6 +28,17 @@ def section_with(owner: Directive, name: str, given: Directive | None, values: M
     return replace(section, block=(*(section.block or ()), *added))
 
 
+def with_texts_for_times(owner: Directive, *names: str) -> Directive:
+    """A plugin's section; those within it that have time_format and no time_type read and write times as texts."""
+    block = [
+        section_with(owner, child.name, child, {"time_type": "string"})
+        if child.name in names and child.block is not None and any(child.children("time_format"))
+        else child
+        for child in owner.block or ()
+    ]
+    return replace(owner, block=tuple(block))
+
+
 def parse_section(
     owner: Directive, given: Directive | None, default_type: str, values: Mapping[str, str | None], lookup: Lookup
 ) -> Directive:
