@@ -125,3 +125,22 @@ def test_a_full_disk_makes_room_of_what_is_delivered():
     taken = [add(journal, 1000) for _ in range(10)]
     assert stays.ref in journal.places
     assert all(place.ref in journal.places for place in taken)
+
+
+def test_a_chunk_in_many_segments_is_read_with_one_descriptor():
+    disk = Disk()
+    journal, _ = opened(disk)
+    place = add(journal, *[3000] * 50)
+    assert len(disk.segments()) > 20
+    journal.end_sync(journal.begin_sync())
+    known = len(disk.open)
+    most = 0
+
+    def look(operation: str, _path: str) -> None:
+        nonlocal most
+        most = max(most, len(disk.open) - known)
+
+    disk.before = look
+    assert b"".join(journal.read(place)) == bytes([place.ref]) * 150_000
+    assert most == 1
+    assert len(disk.open) == known

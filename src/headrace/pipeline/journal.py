@@ -24,7 +24,8 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline import segment
-from headrace.pipeline.places import WIDTH, Place, Segment
+from headrace.pipeline.places import WIDTH, Place, Segment, read_at, read_pieces
+from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ class Journal:
         """Says which ids of batches, noted in a segment that is removed, must be noted again."""
         self._pending: list[tuple[bytes, set[int]]] = []
         """PURGEs to be written, each with the segments that hold the pieces."""
+        self._refusals = Throttle()
         self._moved = False
         self._limit = size
         self._garbage = True  # a segment may be there that can be removed
@@ -164,28 +166,7 @@ class Journal:
 
     def read(self, place: Place) -> list[bytes]:
         """Return the pieces of a chunk. Raises OSError, and ValueError when a file is shorter than it was."""
-        found: list[bytes] = []
-        fds: dict[int, int] = {}
-        try:
-            for at in range(0, len(place.rows), WIDTH):
-                number, offset, length = place.rows[at : at + 3]
-                fd = fds.get(number)
-                if fd is None:
-                    fd = fds[number] = self.files.open_read(self.segments[number].path)
-                found.append(self._read_at(fd, offset, length))
-        finally:
-            for fd in fds.values():
-                self.files.close(fd)
-        return found
-
-    def _read_at(self, fd: int, offset: int, length: int) -> bytes:
-        data = self.files.read_at(fd, length, offset)
-        while len(data) < length:
-            more = self.files.read_at(fd, length - len(data), offset + len(data))
-            if not more:
-                raise ValueError("a segment of the journal is shorter than it was")
-            data += more
-        return data
+        return read_pieces(self.files, self.segments, place)
 
     # Writing.
 
@@ -241,7 +222,8 @@ class Journal:
         try:
             self.files.truncate(target.fd, target.size)
         except OSError as error:
-            self.log.log(logging.ERROR, "%s cannot be cut back and is left: %s", target.path, error)
+            message = "%s cannot be cut back and is left: %s"
+            self._refusals.log(self.log, logging.ERROR, message, target.path, error)
             self.leave()
 
     def _begin(self) -> Segment:
@@ -335,7 +317,7 @@ class Journal:
             self._close(one)
             self.files.unlink(one.path)
         except OSError as error:
-            self.log.warning("%s cannot be removed: %s", one.path, error)
+            self._refusals.log(self.log, logging.WARNING, "%s cannot be removed: %s", one.path, error)
             self._garbage = True
             return False
         del self.segments[one.number]
@@ -351,7 +333,7 @@ class Journal:
         if len(self.segments) < 3:
             return False
         oldest = next(iter(self.segments.values()))
-        if not oldest.live or oldest is self.active or self.disk <= 2 * self.live + 2 * self._size:
+        if not oldest.live or oldest is self.active or self.disk <= 2 * self.live + 2 * self._limit:
             return False
         ref = next(iter(oldest.live))
         place = self.places[ref]
@@ -371,7 +353,7 @@ class Journal:
         _number, offset, length, events, piece = place.rows[at : at + WIDTH]
         fd = self.files.open_read(source.path)
         try:
-            data = self._read_at(fd, offset, length)
+            data = read_at(self.files, fd, offset, length)
         finally:
             self.files.close(fd)
         body = place.opening + segment.appended(place.ref, piece, events, written, data)

@@ -1,4 +1,4 @@
-"""Where chunks are in a journal: its segments, and the places of chunks in them. No I/O."""
+"""Where chunks are in a journal: its segments, and the places of chunks in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.pipeline.files import Files
     from headrace.pipeline.journal import Journal
 
 WIDTH: Final = 5
@@ -69,3 +72,36 @@ class Place:
     def events(self) -> int:
         """Events of all pieces."""
         return sum(self.rows[3::WIDTH])
+
+
+def read_pieces(files: Files, segments: Mapping[int, Segment], place: Place) -> list[bytes]:
+    """Return the pieces of a chunk, with one descriptor, in however many segments they are.
+
+    Raises OSError, and ValueError when a file is shorter than it was.
+    """
+    found: list[bytes] = []
+    opened, fd = -1, -1
+    try:
+        for at in range(0, len(place.rows), WIDTH):
+            number, offset, length = place.rows[at : at + 3]
+            if number != opened:
+                if fd >= 0:
+                    files.close(fd)
+                fd = -1
+                fd, opened = files.open_read(segments[number].path), number
+            found.append(read_at(files, fd, offset, length))
+    finally:
+        if fd >= 0:
+            files.close(fd)
+    return found
+
+
+def read_at(files: Files, fd: int, offset: int, length: int) -> bytes:
+    """Return a part of a file, all of it. Raises OSError or ValueError."""
+    data = files.read_at(fd, length, offset)
+    while len(data) < length:
+        more = files.read_at(fd, length - len(data), offset + len(data))
+        if not more:
+            raise ValueError("a segment of the journal is shorter than it was")
+        data += more
+    return data
