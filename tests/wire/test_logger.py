@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import urllib.request
 
 import pytest
 import wire_rig as rig
@@ -229,3 +230,28 @@ def test_commands_in_a_worker_end_with_it(run):
     assert process.stop() == 0
     wait_until(lambda: not os.path.exists(f"/proc/{child}"), "the end of the command")
     assert "Traceback" not in process.output
+
+
+@pytest.mark.skipif(shutil.which("logger") is None, reason="needs logger(1)")
+def test_the_example(headrace):
+    port, figures = free_port(), free_port()
+    text = (rig.EXAMPLES / "syslog.conf").read_text().replace("port 5140", f"port {port}")
+    conf = headrace.prefix / "syslog.conf"
+    conf.write_text(text.replace("port 24220", f"port {figures}"))
+    process = headrace("headrace", "run", conf)
+    process.wait_for("worker is now running")
+    for flag in ("-d", "-T"):
+        command = ["logger", "-n", "127.0.0.1", "-P", str(port), flag, "-p", "daemon.err", f"by {flag}"]
+        subprocess.run(command, check=True, timeout=20)
+
+    def collected():
+        files = [path for path in headrace.prefix.glob("collected*") if path.is_file()]
+        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+    wait_until(lambda: len(collected()) == 2, "both messages")
+    assert sorted(record["message"] for record in collected()) == ["by -T", "by -d"]
+    assert {(record["facility"], record["severity"]) for record in collected()} == {("daemon", "err")}
+    with urllib.request.urlopen(f"http://127.0.0.1:{figures}/api/plugins.json?@id=collected", timeout=10) as answer:
+        (output,) = json.load(answer)["plugins"]
+    assert output["emit_records"] == 2
+    assert process.stop() == 0
