@@ -40,7 +40,7 @@ test: setup servers lint
 	$(BIN)/python -m pytest
 
 # The numbers: make torture KILLS=1000 AWAY=300; tests/torture/conftest.py and the tests name them.
-TORTURE_NUMBERS := KILLS HOP_KILLS RESTARTS REPEAT EVENTS BYTE_STEP CUT_STEP FILLS FAULTS CHUNKS AWAY MESSAGES RELOADS
+TORTURE_NUMBERS := KILLS HOP_KILLS RESTARTS REPEAT EVENTS BYTE_STEP CUT_STEP FILLS FAULTS CHUNKS AWAY MESSAGES HOP_KILLS BOMB MILLIONS
 torture: setup
 	TORTURE=full $(foreach name,$(TORTURE_NUMBERS),$(if $($(name)),TORTURE_$(name)=$($(name)))) \
 	  $(BIN)/python -m pytest tests/torture
