@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import urllib.error
@@ -60,6 +61,21 @@ def test_calls(write, port, headrace):
         process.wait_for(f"generation {generation} serves")
     assert call(port, "processes.killWorkers") == {"ok": True}
     assert process.wait() == 0
+
+
+def test_a_restart_without_downtime_by_a_call(write, port, headrace):
+    process = headrace("fluentd", "-c", write(f"rpc_endpoint 127.0.0.1:{port}"))
+    process.wait_for("worker is now running")
+    wait_until(lambda: call(port, "processes.zeroDowntimeRestart") == {"ok": True}, "an answer")
+    process.wait_for("[info]: exit")
+    assert process.wait() == 0
+    (old,) = re.findall(r"starting headrace-\S+ pid=(\d+)", process.output)[:1]
+    (new,) = re.findall(r"the new master (\d+) serves", process.output)
+    assert old != new
+    for _ in range(5):
+        assert call(port, "config.dump") == {"ok": True}
+    assert call(port, "processes.killWorkers") == {"ok": True}
+    wait_until(lambda: process.output.count("[info]: exit") == 2, "the end of the new master")
 
 
 def test_an_endpoint_moves_with_a_reload(write, port, headrace):

@@ -83,6 +83,7 @@ class ExecInput(Source):
         self._lines = Throttle()
         self._running: asyncio.Task[None] | None = None
         self._child: Child | None = None
+        self._ending = False
         self._timer: Deadline | None = None
         clock = self.context.clock
         self._events = Events(
@@ -128,6 +129,8 @@ class ExecInput(Source):
     async def _once(self) -> None:
         with_stderr = self.connect_mode == "read_with_stderr"
         child = self._child = await Child.start(self.command, self.context.clock, read=True, with_stderr=with_stderr)
+        if self._ending:  # it was started while we were told to end
+            return
         cutter = cutter_for(self._parser)
         decode = decoder_for(self.encoding)
         while True:
@@ -156,6 +159,7 @@ class ExecInput(Source):
 
     async def quiesce(self) -> None:
         """Run nothing more; end what runs, after what it has printed is taken."""
+        self._ending = True
         if getattr(self, "_timer", None) is not None:
             assert self._timer is not None
             self._timer.cancel()

@@ -335,7 +335,7 @@ class Master:
         if delay == 0.0:
             self._respawn(generation, child.index)
             return
-        self._log.write("warn", f"worker {child.index} ended soon after its start: next try in {delay:g} s")
+        self._log.write("warn", f"worker {child.index} ended: next try in {delay:g} s")
         generation.restarts.append(self._events.later(delay, lambda: self._respawn(generation, child.index)))
 
     def _respawn(self, generation: Generation, index: int) -> None:
