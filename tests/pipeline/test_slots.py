@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headrace.pipeline.context import Settings
 from headrace.pipeline.event import Batch
 from headrace.testing.disks import Disk
-from headrace.testing.pipelines import Kit
+from headrace.testing.pipelines import Kit, TransientError
 
 CONF = """
 <match **>
@@ -90,3 +92,48 @@ async def test_a_slot_that_cannot_be_read_now_is_tried_again(caplog):
     assert new.script.got == [{"n": 1}]
     assert "cannot be taken over now" in caplog.text
     await new.stop()
+
+
+async def test_much_that_was_left_does_not_hold_the_loop():
+    """Segment after segment: others have their turn, and a stop in the middle loses nothing."""
+    disk = Disk()
+    old = await start(disk, "flush_interval 1h\nsegment_size 4k\nchunk_limit_records 1\nqueued_chunks_limit_size 1000")
+    new = await start(disk)
+    old.script.then = TransientError("down")
+    for number in range(200):
+        await old.emit("t", {"n": number, "x": "y" * 300})
+    await old.stop()
+    assert len(disk.segments()) > 15
+    store = new.pipeline.runners[0].buffer.store
+    store._look_for_left()
+    turns = 0
+    while not new.script.got:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 15
+    await new.clock.elapse(5)
+    await new.work()
+    assert sorted(record["n"] for record in new.script.got) == list(range(200))
+    await new.stop()
+
+
+async def test_a_stop_while_a_slot_is_taken_over_leaves_it_whole():
+    disk = Disk()
+    old = await start(disk, "flush_interval 1h\nsegment_size 4k\nchunk_limit_records 1\nqueued_chunks_limit_size 1000")
+    new = await start(disk)
+    old.script.then = TransientError("down")
+    for number in range(200):
+        await old.emit("t", {"n": number, "x": "y" * 300})
+    await old.stop()
+    store = new.pipeline.runners[0].buffer.store
+    store._look_for_left()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    store.close()
+    await asyncio.sleep(0)
+    assert disk.open == {}
+    again = await start(disk)
+    await again.clock.elapse(5)
+    await again.work()
+    assert sorted(record["n"] for record in again.script.got) == list(range(200))
+    await again.stop()

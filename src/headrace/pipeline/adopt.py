@@ -101,7 +101,7 @@ class AdoptedStore:
         """Return None: they are on the disk."""
         return None
 
-    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+    async def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
         """Return nothing: see Adopter.look."""
         return []
 

@@ -59,7 +59,7 @@ class Store(Protocol):
         """
         ...
 
-    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+    async def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
         """Return the sealed chunks that an earlier run left, oldest first."""
         ...
 

@@ -90,12 +90,12 @@ class FileStore:
         self._timer: Deadline | None = None
         self._late = False
         self._adopt_timer: Deadline | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._sync_errors = Throttle()
         self._adopt_errors = Throttle()
         self._closed = False
-        self._slots = Slots(
-            path, files, log, dir_mode=dir_mode, mode=mode, size=segment_size, elsewhere=elsewhere or tuple
-        )
+        places = elsewhere or tuple
+        self._slots = Slots(path, files, log, dir_mode=dir_mode, mode=mode, size=segment_size, elsewhere=places)
         self.journal = self._slots.own()
         self.journal.keep = self._still_seen
 
@@ -186,11 +186,11 @@ class FileStore:
             self._start_sync()
         return future
 
-    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+    async def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
         """Return what an earlier run left in our slot, and in slots that nobody holds."""
         self._keys = keys
-        chunks = self._recover(self.journal, since)
-        chunks += self._adopt(since)
+        chunks = await self._recover(self.journal, since)
+        chunks += await self._adopt(since)
         self._look_again()
         return sorted(chunks, key=lambda chunk: chunk.created)
 
@@ -200,6 +200,8 @@ class FileStore:
         for timer in (self._timer, self._adopt_timer):
             if timer is not None:
                 timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._executor is not None:
             self._executor.shutdown(wait=True)
         self._end_sync(failed=True)  # whether it did is not known here: what is there is synced once more
@@ -211,10 +213,12 @@ class FileStore:
 
     # Slots.
 
-    def _recover(self, journal: Journal, since: float) -> list[Chunk]:
+    async def _recover(self, journal: Journal, since: float) -> list[Chunk]:
         recovery = Recovery(journal, self._backup, self._dir_mode, self._mode)
         chunks: list[Chunk] = []
-        for found in recovery.run():
+        for _ in recovery.steps():
+            await asyncio.sleep(0)  # gigabytes may be there: the loop goes on, and the watchdog sees it
+        for found in recovery.alive:
             opening, place = found.opening, found.place
             assert opening is not None
             assert place is not None
@@ -232,37 +236,37 @@ class FileStore:
             self._seen.add(batch_id)
         if chunks:
             events = sum(chunk.count for chunk in chunks)
-            self.log.info(
-                "%s: %s with %s %s left by an earlier run",
-                journal.folder,
-                _counted(len(chunks), "chunk"),
-                _counted(events, "event"),
-                "was" if len(chunks) == 1 else "were",
-            )
+            were = "was" if len(chunks) == 1 else "were"
+            found_ = (_counted(len(chunks), "chunk"), _counted(events, "event"), were)
+            self.log.info("%s: %s with %s %s left by an earlier run", journal.folder, *found_)
         self._collect(journal)
         return chunks
 
-    def _adopt(self, since: float) -> list[Chunk]:
+    async def _adopt(self, since: float) -> list[Chunk]:
         chunks: list[Chunk] = []
         for journal in self._slots.left({self.journal.folder, *(journal.folder for journal in self._others)}):
             journal.keep = self._still_seen
-            self._others.append(journal)
             try:
-                chunks += self._recover(journal, since)
-            except (OSError, Error) as error:
-                self._others.remove(journal)
-                journal.abandon()
+                chunks += await self._recover(journal, since)
+            except BaseException as error:
+                journal.abandon()  # half read: what is in it stays for the next
+                if not isinstance(error, (OSError, Error)):
+                    raise
                 message = "%s was left by another process and cannot be taken over now: %s"
                 self._adopt_errors.log(self.log, logging.ERROR, message, journal.folder, error)
                 continue
+            self._others.append(journal)
             if not journal.places:
                 self._let_go(journal)
         return chunks
 
     def _look_for_left(self) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="adopt")
+
+    async def _look(self) -> None:
         """Adopt what a process that ended meanwhile has left."""
         try:
-            chunks = self._adopt(self.clock.now())
+            chunks = await self._adopt(self.clock.now())
         except (OSError, Error) as error:
             self._sync_errors.log(self.log, logging.ERROR, "%s cannot be looked through: %s", self.path, error)
             chunks = []

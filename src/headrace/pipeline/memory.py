@@ -84,7 +84,7 @@ class MemoryStore:
         """Return None: memory is as safe as it gets."""
         return
 
-    def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
+    async def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
         """Return nothing."""
         return []
 

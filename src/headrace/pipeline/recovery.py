@@ -19,6 +19,8 @@ from headrace.pipeline.codec import TEXT
 from headrace.pipeline.places import Place, Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.pipeline.files import Files
     from headrace.pipeline.journal import Journal
 
@@ -51,6 +53,8 @@ class Recovery:
         self.log: logging.Logger = journal.log
         self.seen: list[bytes] = []
         """Ids of batches that were accepted, oldest first."""
+        self.alive: list[Found] = []
+        """What was found, in the order in which it was begun; complete after the last step."""
         self._backup = backup
         self._dir_mode = dir_mode
         self._mode = mode
@@ -59,6 +63,12 @@ class Recovery:
 
     def run(self) -> list[Found]:
         """Return the chunks in the order in which they were begun. Raises OSError, or Error for a newer format."""
+        for _ in self.steps():
+            pass
+        return self.alive
+
+    def steps(self) -> Iterator[None]:
+        """As `run`, a segment at a time: much may have been left, and the loop has others to serve. See `alive`."""
         journal = self.journal
         for name in self.files.listdir(journal.folder):
             if match := _NAME.fullmatch(name):
@@ -68,8 +78,8 @@ class Recovery:
                 one = Segment(number, path, self.files.size(path))
                 journal.segments[number] = one
                 self._read(one)
+                yield
         journal.measure()
-        alive: list[Found] = []
         for ref in sorted(self._found):
             journal.next_ref = max(journal.next_ref, ref + 1)
             found = self._found[ref]
@@ -77,8 +87,7 @@ class Recovery:
                 if number in journal.segments:
                     journal.segments[number].purged_in |= found.purged_in - {number}
             if not found.purged_in and self._complete(ref, found):
-                alive.append(found)
-        return alive
+                self.alive.append(found)
 
     def _read(self, one: Segment) -> None:
         data = self._content(one)

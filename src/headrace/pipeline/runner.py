@@ -91,7 +91,7 @@ class Runner:
         )
         self.buffer = Buffer(store, limits)
         self.adopter = self._adopter()
-        left = self.adopter.look(clock.now()) + store.recover(self.keys, clock.now())
+        left = self.adopter.look(clock.now()) + await store.recover(self.keys, clock.now())
         self._look_timer = clock.deadline(LOOK, self._look)
         self.buffer.restore(left)
         self.restored = self.buffer.events
