@@ -1,6 +1,5 @@
 """YAML configurations: what golden files do not show."""
 
-import os
 import subprocess
 
 import pytest
@@ -13,6 +12,7 @@ from headrace.conf.fluent_ruby import Surroundings
 from headrace.conf.fluent_yaml import parse
 from headrace.conf.params import Problems
 from headrace.errors import ConfError
+from headrace.testing.plugin import need_fluentd
 
 AROUND = Surroundings({}, "host", "0")
 
@@ -96,13 +96,11 @@ def test_a_run_of_a_yaml_file(prefix, headrace):
 
 @pytest.mark.fluentd
 def test_fluentd_reads_the_same(tmp_path):
-    command = os.environ.get("HEADRACE_PEER_FLUENTD")
-    if not command:
-        pytest.skip("HEADRACE_PEER_FLUENTD names no Fluentd")
+    command = need_fluentd()
     file = tmp_path / "fluent.yaml"
     file.write_text(YAML)
     done = subprocess.run(
-        [*command.split(), "--dry-run", "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
+        [*command, "--dry-run", "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout
     shown = done.stdout.partition("<ROOT>\n")[2].partition("</ROOT>")[0]

@@ -17,6 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.listener import open_listener
 from headrace.pipeline.context import Settings
 from headrace.testing.pipelines import Direct, Kit
+from headrace.testing.plugin import need_fluentd
 
 TEXT = """
 <source>
@@ -217,17 +218,13 @@ def test_what_is_refused(lines):
 
 @pytest.mark.fluentd
 def test_the_same_fields_as_fluentd(tmp_path):
-    command = os.environ.get("HEADRACE_PEER_FLUENTD")
-    if not command:
-        pytest.skip("HEADRACE_PEER_FLUENTD names no Fluentd")
+    command = need_fluentd()
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
     file = tmp_path / "f.conf"
     file.write_text(TEXT.format(port=port, lines="include_config true\ninclude_retry true"))
-    with subprocess.Popen(
-        [*command.split(), "-c", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as peer:
+    with subprocess.Popen([*command, "-c", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as peer:
         try:
             theirs = _fields(port)
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 import threading
@@ -13,6 +12,8 @@ from datetime import datetime
 
 import pytest
 from network_rig import running
+
+from headrace.testing.plugin import need_fluentd
 
 pytestmark = pytest.mark.fluentd
 
@@ -65,9 +66,7 @@ def sent(port, message):
 
 
 def theirs(tmp_path):
-    command = os.environ.get("HEADRACE_PEER_FLUENTD")
-    if not command:
-        pytest.skip("HEADRACE_PEER_FLUENTD names no Fluentd")
+    command = need_fluentd()
     ports = free_ports(len(PARSERS))
     text = "".join(
         f"<source>\n{source(index, port, *parser)}</source>\n"
@@ -77,7 +76,7 @@ def theirs(tmp_path):
     file = tmp_path / "f.conf"
     file.write_text(text)
     lines = []
-    with subprocess.Popen([*command.split(), "-c", str(file)], stdout=subprocess.PIPE, text=True) as peer:
+    with subprocess.Popen([*command, "-c", str(file)], stdout=subprocess.PIPE, text=True) as peer:
         reader = threading.Thread(target=lines.extend, args=[iter(peer.stdout.readline, "")])
         reader.start()
         until(lambda: any("worker is now running" in line for line in lines))
