@@ -113,13 +113,19 @@ class Queue:
         """When (by the clock) the first is due: 0 for now, infinity when there is none."""
         if self.untried() is not None:
             return 0.0
-        soonest = math.inf
-        if self._due:
-            soonest = self._due[0][1].due
-        while self._later and self._later[0][2].turn != self._later[0][1]:
+        while self._due:
+            turn, chunk = self._due[0]
+            if chunk.turn == turn:
+                return chunk.due
+            heappop(self._due)
+            self._crossed_out -= 1
+        while self._later:
+            due, turn, chunk = self._later[0]
+            if chunk.turn == turn:
+                return due
             heappop(self._later)
             self._crossed_out -= 1
-        return min(soonest, self._later[0][0]) if self._later else soonest
+        return math.inf
 
     def hurry(self, now: float) -> None:
         """Make all of them due now."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 60.0
 _CLOSE: Final = 1e-6
+_HELD: Final = 1.0
 
 
 class Staging:
@@ -82,6 +83,7 @@ class Staging:
                 some = True
             else:
                 self.held = True
+                self._arm(now + _HELD)  # `run` is called when a lane takes a chunk; the queue may get shorter otherwise
                 break
         if some:
             self._queued()
