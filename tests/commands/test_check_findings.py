@@ -53,7 +53,7 @@ BROKEN_FLUENT = """\
   @label @NOPE
 </source>
 <source>
-  @type tail
+  @type windows_eventlog
 </source>
 <match a.**>
   @type relabel
@@ -97,7 +97,7 @@ BROKEN_FLUENT = """\
   @type copy
   copy_mode x
   <store>
-    @type kafka2
+    @type bigquery_insert
   </store>
 </match>
 <source>
@@ -112,7 +112,7 @@ BROKEN_FLUENT = """\
 FLUENT = [
     (3, "bogus"),
     (5, '"@NOPE"'),
-    (7, "tail"),
+    (7, "windows_eventlog"),
     (12, '"@NOPE2" is not'),
     (17, "open_timeout"),
     (19, "flush_mode"),
@@ -127,7 +127,7 @@ FLUENT = [
     (40, "jsn"),
     (45, "unk"),
     (50, "copy_mode"),
-    (51, "kafka2"),
+    (51, "bigquery_insert"),
     (57, "port"),
     (58, "@NOPE3"),
 ]
