@@ -319,3 +319,8 @@ async def test_filters_keep_the_mode():
     await answer
     assert kit.script.got == [{"n": 2}]
     await kit.stop()
+
+
+def test_a_deadline_that_nobody_can_meet_is_refused():
+    assert "ack_deadline" in Kit(conf("delivery", deadline="0s"), plugins=[Tap]).errors[0]
+    assert "ack_mode" in Kit(conf("sometime"), plugins=[Tap]).errors[0]

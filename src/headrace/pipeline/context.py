@@ -216,6 +216,8 @@ class Context:
         if isinstance(plugin, Source) and plugin.label_ is not None:
             plugin.router = self.label(plugin.label_, plugin.place_of("@label"))
         if isinstance(plugin, Source) and plugin.ack_mode != "buffer":
+            if plugin.ack_deadline <= 0:
+                problems.error('parameter "ack_deadline" must be above 0', plugin.place_of("ack_deadline"))
             plugin.router = AckRouter(plugin.router, MODES[plugin.ack_mode], plugin.ack_deadline)
             self.ack_routers.append(plugin.router)
         if problems.broken > before:
