@@ -55,9 +55,7 @@ class RegexpParser(PatternParser):
             if not match:
                 return None
             values = match.groups()
-            record = dict(zip(names, values, strict=True))
-            if None in values:
-                record = {name: value for name, value in record.items() if value is not None}
-            return event(record)
+            pairs = zip(names, values, strict=True)
+            return event({name: value for name, value in pairs if value is not None} if None in values else dict(pairs))
 
         return read

@@ -17,7 +17,7 @@ REGEX: Final = "regex"
 _LITERAL: Final = frozenset("\\.^$*+?{}[]()|#&-~/ ")
 _IN_CLASS: Final = frozenset("\\^]-[&~|#/")
 _NEWLINE: Final = r"(?>\r\n|[\n-\r\x85\u2028\u2029])"
-_ALL: Final = r"[\x00-\U0010ffff]"
+_ALL: Final = "(?s:.)"
 
 
 class LacksError(Exception):
@@ -62,7 +62,7 @@ class Emitter:
             case nodes.Text(text, icase):
                 return self._cased(quote(text), icase)
             case nodes.Any(newline):
-                return _ALL if newline else r"[^\n]"
+                return _ALL if newline else "."
             case nodes.Set(cls, icase):
                 return self._cased(self.bracket(cls, icase=icase), icase)
             case nodes.Sequence(items):
