@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gzip import compress
 from typing import TYPE_CHECKING, Final
 
-from headrace.edge.connection import peer_text
+from headrace.edge.connection import client_text
 from headrace.edge.corevars import claimed_user
 from headrace.edge.log import CRIT, sinks
 from headrace.edge.values import Value, evaluate, split_value
@@ -183,7 +183,7 @@ def record_of(request: Request) -> tuple[int, Record]:
     """What the log bridge tells about a request: the end in ns since the epoch, and fields of nginx's names."""
     exchange = request.exchange
     record: Record = {
-        "remote_addr": _text(peer_text(exchange.conn)),
+        "remote_addr": _text(client_text(request)),
         "remote_user": _text(claimed_user(request)),
         "host": _text(request.header_in(b"host")),
         "server_name": _text(request.server.name),

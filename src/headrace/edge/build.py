@@ -221,6 +221,9 @@ class _Builder:
                     chosen.content = outer.content
                 self._compose(child, chosen)
                 self._level(child)
+            limit = self.locations.limited.get(id(child))
+            if limit is not None:
+                self._limit(self.locations.locations[id(scope)], child, *limit)
             location = self.locations.locations.get(id(child))
             if location is None:
                 continue
@@ -230,6 +233,12 @@ class _Builder:
                 location.tree = Tree(inner)
             found.append(location)
         return found
+
+    def _limit(self, outer: Location, scope: Scope, limited: Location, methods: frozenset[bytes]) -> None:
+        """What holds for the methods that limit_except does not name; the handler of the location answers them too."""
+        limited.name, limited.content = outer.name, outer.content
+        self._compose(scope, limited)
+        outer.limited, outer.open_methods = limited, methods
 
     def _compose(self, scope: Scope, location: Location) -> None:
         for family in self.families:

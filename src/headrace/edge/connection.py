@@ -10,6 +10,7 @@ from headrace.core.tls import TlsStream
 if TYPE_CHECKING:
     from headrace.core.http1.server import HttpConnection
     from headrace.core.stream import Address
+    from headrace.edge.request import Request
 
 
 def peer_text(conn: HttpConnection) -> bytes:
@@ -22,6 +23,18 @@ def peer_port(conn: HttpConnection) -> bytes | None:
     """The client's port, None for a unix socket."""
     peer = conn.stream.peer
     return b"%d" % peer[1] if isinstance(peer, tuple) and len(peer) > 1 else None
+
+
+def client_text(request: Request) -> bytes:
+    """The client's address as logs write it: the one that realip found, or the peer's."""
+    client = request.client
+    return peer_text(request.exchange.conn) if client is None else client[0]
+
+
+def client_port(request: Request) -> bytes | None:
+    """The client's port; None for a unix socket, and where realip found an address without one."""
+    client = request.client
+    return peer_port(request.exchange.conn) if client is None else client[1]
 
 
 def local_address(conn: HttpConnection) -> Address:

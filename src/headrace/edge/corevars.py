@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.core.tls import TlsStream
 from headrace.edge import names
-from headrace.edge.connection import is_tls, local_port, local_text, peer_port, peer_text
+from headrace.edge.connection import client_port, client_text, is_tls, local_port, local_text
 from headrace.edge.times import iso8601, local_time
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def host_only(host: bytes) -> bytes:
 
 def _binary_remote_addr(request: Request) -> bytes:
     try:
-        return ipaddress.ip_address(peer_text(request.exchange.conn).decode()).packed
+        return ipaddress.ip_address(client_text(request).decode()).packed
     except ValueError:
         return b""
 
@@ -181,9 +181,9 @@ CORE: Final[dict[str, Getter]] = {
     "hostname": lambda _: HOSTNAME.encode(),
     "nginx_version": lambda _: names.VERSION.encode(),
     "pid": lambda _: b"%d" % os.getpid(),
-    "remote_addr": lambda r: peer_text(r.exchange.conn),
+    "remote_addr": client_text,
     "binary_remote_addr": _binary_remote_addr,
-    "remote_port": lambda r: peer_port(r.exchange.conn),
+    "remote_port": client_port,
     "remote_user": claimed_user,
     "server_addr": lambda r: local_text(r.exchange.conn),
     "server_port": _server_port,
@@ -194,6 +194,10 @@ CORE: Final[dict[str, Getter]] = {
     "ssl_cipher": lambda r: _of_tls(r, "cipher"),
     "ssl_session_reused": _session_reused,
     "https": lambda r: b"on" if is_tls(r.exchange.conn) else b"",
+    "proxy_protocol_addr": lambda r: _proxied(r, "source"),
+    "proxy_protocol_port": lambda r: _proxied(r, "source_port"),
+    "proxy_protocol_server_addr": lambda r: _proxied(r, "destination"),
+    "proxy_protocol_server_port": lambda r: _proxied(r, "destination_port"),
     "status": _status,
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
     "body_bytes_sent": _body_bytes_sent,
@@ -265,11 +269,28 @@ def _sent_http(name: str) -> Getter:
     return get
 
 
+def _tlv(name: str) -> Getter:
+    key = name.encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        header = request.exchange.conn.proxied
+        return None if header is None else header.tlv(key)
+
+    return get
+
+
+def _proxied(request: Request, part: str) -> bytes | None:
+    header = request.exchange.conn.proxied
+    value = None if header is None else getattr(header, part)
+    return (b"%d" % value if isinstance(value, int) else value) if value else None
+
+
 PREFIXES: Final[tuple[tuple[str, Callable[[str], Getter]], ...]] = (
     ("arg_", _arg),
     ("http_", _http),
     ("cookie_", _cookie),
     ("sent_http_", _sent_http),
+    ("proxy_protocol_tlv_", _tlv),
 )
 
 

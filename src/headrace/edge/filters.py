@@ -3,7 +3,7 @@
 Header filters run when the header is decided; body filters get (request, data, last) and return what goes on. A
 location without filters pays nothing. The order is nginx's: what scripts change comes before what the server adds,
 then compression, then ranges (filesend.apply_ranges, for answers that allow them). A filter that acts on some answers
-only is added to the request's body filters by its header filter.
+only is added to the request's body filters by its header filter, so that both orders are one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 HeaderFilter = Callable[["Request"], None]
 BodyFilter = Callable[["Request", bytes, bool], bytes]
 
-HEADER_ORDER: Final = ("script", "more", "headers", "gzip")
+HEADER_ORDER: Final = ("script", "more", "headers", "userid", "gunzip", "addition", "sub", "charset", "ssi", "gzip")
 BODY_ORDER: Final = ("script",)
+SCRIPT_ORDER: Final = ("script", "more")
+INNER_ORDER: Final = ("script", "more", "gunzip", "sub", "charset", "ssi")
 
 
 def filter_body(request: Request, data: bytes, *, last: bool) -> bytes:

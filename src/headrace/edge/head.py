@@ -52,6 +52,8 @@ def assemble(request: Request) -> bytes:
     if location.header_filters:
         for header_filter in location.header_filters:
             header_filter(request)
+        if request.postponed is not None:
+            request.postponed.take_rest()
         status = request.status
     if request.allow_ranges is not None:
         apply_ranges(request)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.settings import ServerSettings
 from headrace.edge import names, phases
-from headrace.edge.filters import BODY_ORDER, HEADER_ORDER, BodyFilter, HeaderFilter
+from headrace.edge.filters import BODY_ORDER, HEADER_ORDER, INNER_ORDER, SCRIPT_ORDER, BodyFilter, HeaderFilter
 from headrace.edge.log import ErrorLog
+from headrace.edge.satisfy import any_of, delayed
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
@@ -48,7 +49,16 @@ class Location:
         self._body_filters: dict[str, list[BodyFilter]] = {}
         self.header_filters: tuple[HeaderFilter, ...] = ()
         self.script_filters: tuple[HeaderFilter, ...] = ()
-        """Those of the header filters that run for subrequests too."""
+        """Those of the header filters that run for every subrequest."""
+        self.inner_filters: tuple[HeaderFilter, ...] = ()
+        """Those that run for subrequests whose answers are parts of another."""
+        self.inner_steps: Steps = ()
+        """What runs for subrequests: the steps without the access phase."""
+        self.limited: Location | None = None
+        """What holds for the methods that limit_except does not name."""
+        self.open_methods: frozenset[bytes] = frozenset()
+        self.satisfy_any = False
+        self.auth_delay = 0.0
         self.body_filters: tuple[BodyFilter, ...] = ()
         self.log_handlers: tuple[Callable[[Request], None], ...] = ()
         # what they need
@@ -104,6 +114,11 @@ class Location:
 
     def seal(self) -> None:
         """Make the flat lists that requests run through, when all families have composed the location."""
+        access = self._handlers.get(phases.ACCESS, [])
+        if self.satisfy_any and len(access) > 1:
+            access = self._handlers[phases.ACCESS] = [any_of(tuple(access))]
+        if self.auth_delay and access:
+            self._handlers[phases.ACCESS] = [delayed(tuple(access), self.auth_delay)]
         steps = [(phase, h) for phase in phases.LOCATION_PHASES for h in self._handlers.get(phase, ())]
         if self.content is not None:
             steps = [step for step in steps if step[0] != phases.CONTENT]
@@ -112,8 +127,10 @@ class Location:
         if rewrites or self.kind == "if":
             steps.insert(rewrites, (phases.POST_REWRITE, post_rewrite))
         self.steps = tuple(steps)
+        self.inner_steps = tuple(step for step in steps if step[0] != phases.ACCESS)
         self.header_filters = tuple(f for place in HEADER_ORDER for f in self._header_filters.get(place, ()))
-        self.script_filters = tuple(f for place in ("script", "more") for f in self._header_filters.get(place, ()))
+        self.script_filters = tuple(f for place in SCRIPT_ORDER for f in self._header_filters.get(place, ()))
+        self.inner_filters = tuple(f for place in INNER_ORDER for f in self._header_filters.get(place, ()))
         self.body_filters = tuple(f for place in BODY_ORDER for f in self._body_filters.get(place, ()))
         self.settings = self.scope.effective()
 

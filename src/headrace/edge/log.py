@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from headrace.edge.connection import peer_text
+from headrace.edge.connection import client_text
 from headrace.edge.times import log_time
 from headrace.errors import ConfError
 
@@ -158,11 +158,10 @@ class ErrorLog:
 
 def describe(request: Request) -> bytes:
     """What nginx writes behind a message about a request."""
-    exchange = request.exchange
     var = request.server.variables.find
     line_of, host_of = var(b"request"), request.header_in(b"host")
     line = line_of(request) if line_of else None
-    text = b", client: %b, server: %b" % (peer_text(exchange.conn), request.server.name)
+    text = b", client: %b, server: %b" % (client_text(request), request.server.name)
     if line:
         text += b', request: "%b"' % line
     if host_of is not None:

@@ -17,6 +17,7 @@ AS_400: Final = frozenset({494, 495, 496, 497})
 
 _TITLES: Final[dict[int, bytes]] = {
     302: b"302 Found",
+    401: b"401 Authorization Required",
     494: b"400 Request Header Or Cookie Too Large",
     495: b"400 The SSL certificate error",
     496: b"400 No required SSL certificate was sent",

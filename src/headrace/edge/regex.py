@@ -41,6 +41,8 @@ _CATEGORIES: Final = ("C", "L", "M", "N", "P", "S", "Z")
 
 def compile_regex(pattern: str, place: Place | None, *, caseless: bool = False) -> re.Pattern[bytes]:
     """Compile a PCRE pattern for bytes; raises ConfError when it is broken or needs what `re` has not."""
+    if pattern.startswith("(?-i)"):
+        pattern, caseless = pattern[5:], False
     try:
         return re.compile(_translate(to_bytes(pattern)), re.IGNORECASE if caseless else 0)
     except (re.error, ValueError) as error:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.core.http1.exchange import Exchange, Framing
     from headrace.edge.filters import BodyFilter
     from headrace.edge.location import Location
+    from headrace.edge.postpone import Postponed
     from headrace.edge.server import Server
 
 live: Final[dict[int, Request]] = {}
@@ -84,6 +85,12 @@ class Request:
     """The request that this one is a subrequest of."""
     keep_buffered: bool = False
     target: tuple[bytes, bytes | None] | None = None
+    client: tuple[bytes, bytes | None] | None = None
+    """Address and port of the client that realip found; None: the connection's peer."""
+    postponed: Postponed | None = None
+    """What waits for subrequests whose answers are parts of this one (edge.postpone)."""
+    ending: bool = False
+    """The last part of the body waits for subrequests."""
     _id: int = 0
     _head: bytes = b""
     _headers_in: HeadersIn | None = None
@@ -208,6 +215,10 @@ class Request:
             data = filter_body(self, data, last=False)
         if not data or self.header_only:
             return
+        self.put(data)
+
+    def put(self, data: bytes) -> None:
+        """Take a part of the body that has been through the filters."""
         if self._pending is None:
             self._pending = [data]
         else:
@@ -316,7 +327,15 @@ class Request:
             self.end_with(b"")
             return
         if self.body_filters:
+            if self.ending:
+                return
             self._filter_end()
+            if self.ending:
+                return
+        self.close_answer()
+
+    def close_answer(self) -> None:
+        """End the answer when its last part has been through the filters."""
         self.finished = True
         if self.started:
             self.push()
@@ -362,8 +381,12 @@ class Request:
         if code == phases.OK or code == phases.DONE:  # noqa: PLR1714 - the fastest form of a hot test
             if not self.finished:
                 self.finish()
-            return None
-        return complete(self, code)
+            following = None
+        else:
+            following = complete(self, code)
+        if following is None and self.postponed is not None and not self.finished:
+            return self.postponed.steps
+        return following
 
     # going elsewhere
 

@@ -68,7 +68,13 @@ class Server:
     def remember(self, path: bytes, uri: bytes, location: Location) -> None:
         """Keep what a path as sent leads to, when the path alone decides."""
         assert self.tree is not None
-        if self.tree.pure and not location.internal and len(self.known) < REMEMBERED and len(path) < 256:
+        if (
+            self.tree.pure
+            and not location.internal
+            and location.limited is None
+            and len(self.known) < REMEMBERED
+            and len(path) < 256
+        ):
             self.known[path] = (uri, location)
 
 

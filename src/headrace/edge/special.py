@@ -36,7 +36,7 @@ def complete(request: Request, code: int | None) -> Steps | None:
     if code == phases.REFIND:
         return find_location(request)
     if code == phases.RELOCATE:
-        return request.location.steps
+        return steps_of(request)
     if code is None:
         code = _nothing_found(request)
     if code in (phases.ERROR, 408, 444, 499):
@@ -142,7 +142,7 @@ def redirect(request: Request) -> Steps | None:
             request.log_error(log.ERR, b'could not find named location "%b"' % uri)
             return special(request, 500)
         request.location = location
-        return location.steps
+        return steps_of(request)
     request.uri = uri
     if args is not None:
         request.args = args
@@ -154,6 +154,8 @@ def find_location(request: Request) -> Steps | None:
     """The find_config phase: choose the location and check what holds for it before its phases run."""
     request.uri_changed = False
     location = request.server.find(request)
+    if location.limited is not None and request.method not in location.open_methods:
+        location = location.limited
     request.location = location
     if location.internal and not request.internal:
         return special(request, 404)
@@ -167,4 +169,9 @@ def find_location(request: Request) -> Steps | None:
         if length > limit:
             request.log_error(log.ERR, b"client intended to send too large body: %d bytes" % length)
             return special(request, 413)
-    return location.steps
+    return steps_of(request)
+
+
+def steps_of(request: Request) -> Steps:
+    """What runs in the location of a request; the access phase is not for subrequests."""
+    return request.location.steps if request.parent is None else request.location.inner_steps

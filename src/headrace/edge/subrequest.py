@@ -128,6 +128,7 @@ class Subrequest(Request):
         self.task: asyncio.Task[None] | None = None
         self.body_read = True
         self._done = done
+        self.client = parent.client
         if parent.headers_in_changed:
             self.change_headers_in().fields = list(parent.headers_in())
 
@@ -198,8 +199,12 @@ class Subrequest(Request):
         if self.content_type is None:
             self.content_type = location.known_types.get(self.uri) or location.content_type_of(self.uri)
         self.body_filters = location.body_filters
-        for header_filter in location.script_filters:
-            header_filter(self)
+        filters = location.script_filters if self.bare else location.inner_filters
+        if filters:
+            for header_filter in filters:
+                header_filter(self)
+            if self.postponed is not None:
+                self.postponed.take_rest()
         if self.status in _BODYLESS or self.method == b"HEAD":
             self.header_only = True
 
@@ -211,9 +216,10 @@ class Subrequest(Request):
         if self.body_filters:
             data = filter_body(self, data, last=False)
         if data and not self.header_only:
-            self._take(data)
+            self.put(data)
 
-    def _take(self, data: bytes) -> None:
+    def put(self, data: bytes) -> None:
+        """Take a part that has been through the filters."""
         self.collected.append(data)
         self.size += len(data)
         self.exchange.bytes_sent += len(data)
@@ -251,9 +257,17 @@ class Subrequest(Request):
             return
         self.send_header()
         if self.body_filters:
+            if self.ending:
+                return
             rest = filter_body(self, b"", last=True)
             if rest and not self.header_only:
-                self._take(rest)
+                self.put(rest)
+            if self.ending:
+                return
+        self.close_answer()
+
+    def close_answer(self) -> None:
+        """The last part has been through the filters."""
         if self.content_length is not None and not self.header_only and self.size != self.content_length:
             self.truncated = self.size < self.content_length
         self._close()
@@ -292,3 +306,29 @@ class Subrequest(Request):
         if code is None and self.bare:
             return self.complete(403 if self.uri.endswith(b"/") else 404)
         return super().complete(code)
+
+
+async def run_to_end(
+    parent: Request, uri: bytes, args: bytes, *, header_only: bool = False, shared: bool = False
+) -> Subrequest:
+    """Run a GET subrequest and wait for its end; it ends with the one who waits.
+
+    header_only: no body is wanted. shared: it has the parent's variables.
+    """
+    ended = asyncio.get_running_loop().create_future()
+
+    def done(_made: Subrequest) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    made = Subrequest(parent, uri, args, done=done)
+    made.header_only = header_only
+    if shared:
+        made.share_vars(parent)
+    made.start()
+    try:
+        await ended
+    finally:
+        if not made.finished:
+            made.cancel()
+    return made

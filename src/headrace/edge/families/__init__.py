@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.edge.families.access import AccessFamily
+from headrace.edge.families.auth_basic import AuthBasicFamily
+from headrace.edge.families.auth_request import AuthRequestFamily
 from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.gzip import GzipFamily
@@ -16,11 +18,14 @@ from headrace.edge.families.main import MainFamily
 from headrace.edge.families.maps import MapFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.python import PythonFamily
+from headrace.edge.families.realip import RealipFamily
+from headrace.edge.families.referer import RefererFamily
 from headrace.edge.families.rewrite import RewriteFamily
 from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
 from headrace.edge.families.static import StaticFamily
 from headrace.edge.families.tls import TlsFamily
+from headrace.edge.families.userid import UseridFamily
 
 if TYPE_CHECKING:
     from headrace.edge.registry import Family
@@ -36,8 +41,13 @@ def builtin() -> list[Family]:
         GeoFamily(),
         LocationFamily(),
         RewriteFamily(),
+        RealipFamily(),
+        RefererFamily(),
         AccessFamily(),
+        AuthBasicFamily(),
+        AuthRequestFamily(),
         HeadersFamily(),
+        UseridFamily(),
         GzipFamily(),
         TlsFamily(),
         StaticFamily(),

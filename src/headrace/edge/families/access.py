@@ -1,4 +1,4 @@
-"""allow, deny, satisfy, auth_basic's place: who may.
+"""allow, deny, satisfy: who may.
 
 https://nginx.org/en/docs/http/ngx_http_access_module.html
 """
@@ -9,8 +9,8 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from headrace.edge import log, phases
-from headrace.edge.connection import peer_text
-from headrace.edge.families.common import HSL, BaseFamily, spec, table
+from headrace.edge.connection import client_text
+from headrace.edge.families.common import HSL, BaseFamily, spec, table, time_of
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -27,11 +27,24 @@ if TYPE_CHECKING:
 class AccessFamily(BaseFamily):
     """Rules by address: the first that matches decides."""
 
-    specs = table(spec("allow", HSL, 1), spec("deny", HSL, 1))
+    specs = table(
+        spec("allow", (*HSL, "limit_except"), 1),
+        spec("deny", (*HSL, "limit_except"), 1),
+        spec("satisfy", HSL, 1),
+        spec("auth_delay", HSL, 1),
+    )
 
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
         text = directive.args[0]
+        if directive.name == "satisfy":
+            if text not in ("all", "any"):
+                raise ConfError(f'invalid value "{text}"', directive.place)
+            scope.set_once(directive, text)
+            return None
+        if directive.name == "auth_delay":
+            scope.set_once(directive, time_of(directive))
+            return None
         what: Network | str = text
         if text not in ("all", "unix:"):
             try:
@@ -45,14 +58,16 @@ class AccessFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Check in the access phase, before scripts do."""
+        location.auth_delay = scope.get("auth_delay", 0.0)
+        location.satisfy_any = scope.get("satisfy") == "any"
         rules: list[Rule] | None = scope.get("access_rules")
         if rules:
-            location.add(phases.ACCESS, _checker(tuple(rules)))
+            location.add(phases.ACCESS, _checker(tuple(rules), quiet=location.satisfy_any))
 
 
-def _checker(rules: tuple[Rule, ...]) -> Handler:
+def _checker(rules: tuple[Rule, ...], *, quiet: bool) -> Handler:
     def check(request: Request) -> int | None:
-        peer = peer_text(request.exchange.conn).decode()
+        peer = client_text(request).decode()
         address = None if peer == "unix:" else ipaddress.ip_address(peer.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
         if mapped is not None:
@@ -65,7 +80,8 @@ def _checker(rules: tuple[Rule, ...]) -> Handler:
             if found:
                 if allow:
                     return phases.OK
-                request.log_error(log.ERR, b"access forbidden by rule")
+                if not quiet:
+                    request.log_error(log.ERR, b"access forbidden by rule")
                 return 403
         return None
 

@@ -9,7 +9,7 @@ import bisect
 import ipaddress
 from typing import TYPE_CHECKING
 
-from headrace.edge.connection import peer_text
+from headrace.edge.connection import client_text
 from headrace.edge.families.common import BaseFamily, block, table
 from headrace.edge.families.maps import variable_name
 from headrace.edge.values import Value, compile_value, evaluate, to_bytes
@@ -175,7 +175,7 @@ class Geo:
     def _address(self, request: Request) -> Address | None:
         if self.source is not None:
             return parse_address(evaluate(self.source, request))
-        address = parse_address(peer_text(request.exchange.conn))
+        address = parse_address(client_text(request))
         if not self.proxies or address is None:
             return address
         values = [value for name, value in request.headers_in() if name.lower() == b"x-forwarded-for"]

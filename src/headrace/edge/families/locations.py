@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.conf.tree import Directive
 
 MODIFIERS = {"=": "exact", "^~": "noregex", "~": "regex", "~*": "regex"}
+METHODS = frozenset("GET HEAD POST PUT DELETE MKCOL COPY MOVE OPTIONS PROPFIND PROPPATCH LOCK UNLOCK PATCH".split())
 DEFAULT_TYPES = {b"html": b"text/html", b"gif": b"image/gif", b"jpg": b"image/jpeg"}
 
 
@@ -30,11 +31,14 @@ class LocationFamily(BaseFamily):
         spec("internal", ("location",), 0),
         block("types", HSL, 0, data=True),
         spec("error_page", HSLI, 2, MANY),
+        block("limit_except", ("location",), 1, MANY),
     )
 
     def __init__(self) -> None:
         self.locations: dict[int, Location] = {}
         """Locations by id of their scope, so that build.py finds them."""
+        self.limited: dict[int, tuple[Location, frozenset[bytes]]] = {}
+        """What limit_except holds, by id of its scope: for all but these methods."""
 
     def _do_location(self, scope: Scope, directive: Directive) -> Scope:
         kind, text = _kind_and_name(directive)
@@ -54,6 +58,20 @@ class LocationFamily(BaseFamily):
             if other is not None and kind not in ("regex", "named") and _same(other, kind, name):
                 raise ConfError(f'duplicate location "{text}"', directive.place)
         self.locations[id(inner)] = Location(kind, name, inner, pattern)
+        return inner
+
+    def _do_limit_except(self, scope: Scope, directive: Directive) -> Scope:
+        if any(id(child) in self.limited for child in scope.children):
+            raise ConfError('"limit_except" directive is duplicate', directive.place)
+        inner = Scope("limit_except", directive, scope, scope.build)
+        methods = set()
+        for text in directive.args:
+            if text.upper() not in METHODS:
+                raise ConfError(f'invalid method "{text}"', directive.place)
+            methods.add(text.upper().encode())
+        if b"GET" in methods:
+            methods.add(b"HEAD")
+        self.limited[id(inner)] = Location("limit_except", b"", inner), frozenset(methods)
         return inner
 
     @staticmethod
