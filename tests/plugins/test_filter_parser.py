@@ -101,6 +101,7 @@ EVIL = b"a" * 40 + b"!"
 @pytest.mark.parametrize("limit", ["timeout 0.1s", ""])
 def test_a_pattern_that_takes_for_ever_is_given_up(pattern, limit, monkeypatch, caplog):
     monkeypatch.setattr(guards, "INTERVAL", 0.05)
+    guards.guard.disarm()
     parser = make("parser", f"@type regexp\nexpression /{pattern}/\n{limit}")
     before = time.process_time()
     for _ in range(12):
@@ -112,6 +113,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up(pattern, limit, monkeypatch, 
 
 def test_many_lines_are_read_as_one_by_one(monkeypatch):
     monkeypatch.setattr(guards, "INTERVAL", 0.05)
+    guards.guard.disarm()
     parser = make("parser", "@type regexp\nexpression /^(?<x>(?:a|aa)+)$|^(?<time>\\d+)$/\ntime_format %m")
     missed = []
 

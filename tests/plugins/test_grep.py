@@ -73,6 +73,7 @@ async def test_a_batch_of_which_all_is_kept_stays_as_it_is():
 
 async def test_a_pattern_that_takes_for_ever_costs_its_record_only(monkeypatch):
     monkeypatch.setattr(guards, "INTERVAL", 0.05)
+    guards.guard.disarm()
     text = "<filter **>\n@type grep\n<regexp>\nkey m\npattern /^(a|aa)+$/\n</regexp>\n</filter>\n<match **>\n@type direct\n@id main\n</match>"
     kit = await Kit(text).start()
     await kit.emit("t", {"m": "aa"}, {"m": "a" * 40 + "!"}, {"m": "aaa"})
