@@ -117,6 +117,10 @@ class TlsStream(Stream):
         """The verified certificate of the peer, as ssl.SSLObject.getpeercert gives it."""
         return self._engine.session.getpeercert()
 
+    def begin_with(self, wire: bytes) -> None:
+        """Take ciphertext that was read from the socket already; before `handshake`."""
+        self._engine.feed(wire)
+
     async def handshake(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - on the wheel
         """Shake hands; before start_reading. The stream is closed when it fails.
 

@@ -9,8 +9,8 @@ from headrace.core.http1.linger import evict_idle
 from headrace.core.http1.server import HttpConnection
 from headrace.core.listener import Listener, open_listener
 from headrace.core.stream import Stream
-from headrace.core.tls import TlsStream
 from headrace.edge import log
+from headrace.edge.accepted import Accepted
 from headrace.errors import ConfError, ConnectionFailed, Error
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.http1.settings import ServerStats
+    from headrace.core.tls_config import TlsConfig
     from headrace.edge.accesslog import AccessLog
     from headrace.edge.families.main import MainSettings
     from headrace.edge.listen import Address, ListenSpec
@@ -44,6 +45,7 @@ class Gateway:
         self.ports: list[Port] = []
         self.buffered_logs: list[AccessLog] = []
         self.temp_folders: set[str] = set()
+        self.upstreams: dict[str, Any] = {}
         self.connections: dict[HttpConnection, float] = {}
         """Open connections, with the clock's time when they began."""
         self._listeners: dict[int, Listener] = {}
@@ -114,44 +116,48 @@ class Gateway:
         self.error_log.line(log.CRIT, f"accept4() failed ({error.errno}: {error.strerror})".encode())
 
     def _acceptor(self, port: Port) -> Callable[[socket.socket, Address], None]:
-        loop, clock, settings = self._loop, self._clock, port.settings
+        loop, clock = self._loop, self._clock
         assert loop is not None
         assert clock is not None
         tls = port.tls()
+        simple = tls is None and not port.spec.proxy_protocol
         connections, limit = self.connections, self.main.worker_connections
         nearly = limit - max(limit // 16, 1)
 
         def accept(sock: socket.socket, peer: Address) -> None:
             if len(connections) >= nearly:
                 self._make_room(limit)
-            if tls is not None:
-                stream = TlsStream(sock, loop, clock, tls, peer=peer)
-                task = loop.create_task(self._handshake(stream, port, settings.header_timeout))
-                self._handshakes.add(task)
-                task.add_done_callback(self._handshakes.discard)
+            if simple:
+                self._connected(Stream(sock, loop, clock, peer=peer), port)
                 return
-            self._connected(Stream(sock, loop, clock, peer=peer), port)
+            task = loop.create_task(self._begin(Accepted(sock, peer, loop, clock), port, tls))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
 
         return accept
 
-    def _connected(self, stream: Stream, port: Port) -> None:
+    def _connected(self, stream: Stream, port: Port) -> HttpConnection:
         assert self._clock is not None
         conn = HttpConnection(stream, port, port.settings, self._clock)
         conn.info = port
         self.connections[conn] = self._clock.now()
+        return conn
 
-    async def _handshake(self, stream: TlsStream, port: Port, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
+    async def _begin(self, accepted: Accepted, port: Port, tls: TlsConfig | None) -> None:
+        """What comes before HTTP: a PROXY protocol header, a TLS handshake."""
         try:
-            await stream.handshake(timeout)
-        except asyncio.CancelledError:
-            stream.abort()
-            raise
+            stream = await accepted.begin(port.settings.header_timeout, tls, proxied=port.spec.proxy_protocol)
         except ConnectionFailed as error:
-            self.error_log.line(log.INFO, b"*0 SSL_do_handshake() failed: " + error.message.encode())
-            stream.abort()
+            level = log.ERR if error.kind == "proxy_protocol" else log.INFO
+            peer = accepted.peer[0] if isinstance(accepted.peer, tuple) else "unix:"
+            where = f"{error.message}, client: {peer}, server: {port.spec.text}"
+            self.error_log.line(level, b"*0 " + where.encode(errors="replace"))
             self._listeners[id(port)].released()
             return
-        self._connected(stream, port)
+        conn = self._connected(stream, port)
+        conn.proxied = accepted.header
+        if accepted.begun:
+            conn.data_received(accepted.begun)
 
     def _make_room(self, limit: int) -> None:
         if not evict_idle(self.connections, EVICT) and len(self.connections) >= limit:
@@ -188,6 +194,8 @@ class Gateway:
                     conn.stream.abort()
         for task in list(self._handshakes):
             task.cancel()
+        for group in self.upstreams.values():
+            group.close()
         for access in self.buffered_logs:
             access.flush()
 
@@ -205,6 +213,7 @@ class Gateway:
             "timeouts": counters.timeouts,
             "aborted": counters.aborted,
             "listeners": {port.spec.text: self._accepted(port) for port in self.ports},
+            "upstreams": {name: group.stats() for name, group in self.upstreams.items()},
         }
 
     def _accepted(self, port: Port) -> int:

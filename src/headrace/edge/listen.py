@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int] | str
 DEFAULT_BACKLOG: Final = 511
-_NOT_BUILT: Final = frozenset({"http2", "quic", "spdy", "proxy_protocol", "setfib", "accept_filter"})
+_NOT_BUILT: Final = frozenset({"http2", "quic", "spdy", "setfib", "accept_filter"})
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class ListenSpec:
     """One address to listen on: (host, port) or "unix:/path".
 
     backlog: connections waiting to be accepted. options: (level, option, value) to set on the socket.
+    proxy_protocol: connections begin with a PROXY protocol header.
     explicit: options were given, so that another `listen` of the address may not give others.
     """
 
@@ -34,6 +35,7 @@ class ListenSpec:
     reuseport: bool = False
     ipv6only: bool = True
     tls: bool = False
+    proxy_protocol: bool = False
     default_server: bool = False
     explicit: bool = False
     options: tuple[tuple[int, int, int], ...] = ()
@@ -66,6 +68,8 @@ def _option(directive: Directive, base: ListenSpec, word: str) -> ListenSpec:
         return replace(base, default_server=True)
     if word == "ssl":
         return replace(base, tls=True)
+    if word == "proxy_protocol":
+        return replace(base, proxy_protocol=True)
     if word == "bind":
         return replace(base, explicit=True)
     if word == "reuseport":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.edge.listen import Address, ListenSpec
 from headrace.edge.server import Hosts, Port, Server
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from headrace.edge.families.http import ServerDraft
     from headrace.edge.gateway import Gateway
     from headrace.errors import Place
+
+
+_PROTOCOLS: Final = ("tls", "proxy_protocol")
+"""What connections of an address speak, when any of its `listen` says so."""
 
 
 class _Address:
@@ -38,9 +42,8 @@ class _Address:
             if spec.explicit and mine.explicit and _options(spec) != _options(mine):
                 raise ConfError(f"duplicate listen options for {spec.text}", place)
             if spec.explicit:
-                self.spec = mine = replace(spec, tls=mine.tls)
-            if spec.tls != mine.tls:
-                self.spec = replace(mine, tls=True)
+                mine = replace(spec, **{name: getattr(mine, name) for name in _PROTOCOLS})
+            self.spec = replace(mine, **{name: getattr(spec, name) or getattr(mine, name) for name in _PROTOCOLS})
         if spec.default_server:
             if self.default is not None:
                 raise ConfError(f"a duplicate default server for {spec.text}", place)
@@ -99,4 +102,5 @@ def _is_v4(key: Address) -> bool:
 def _shares(key: Address, found: _Address, wildcards: dict[int | str, _Address]) -> bool:
     if isinstance(key, str) or not _is_v4(key) or found.spec.wildcard or found.spec.explicit:
         return False
-    return key[1] in wildcards and wildcards[key[1]].spec.tls == found.spec.tls
+    wildcard = wildcards.get(key[1])
+    return wildcard is not None and all(getattr(wildcard.spec, n) == getattr(found.spec, n) for n in _PROTOCOLS)

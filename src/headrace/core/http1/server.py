@@ -26,6 +26,7 @@ from headrace.errors import ConnectionFailed, HttpError
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock
+    from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.stream import Stream
 
 __all__ = ["Exchange", "Handler", "HttpConnection", "ServerSettings", "ServerStats"]
@@ -44,12 +45,12 @@ class HttpConnection(Timed):
 
     requests: requests begun on it. serial: its number in this process. info: free for the handler.
     stats: the counters it takes part in (`settings` may be replaced). serving: a handler runs in `handle`
-    right now. exchange: the request being answered, if any.
+    right now. proxied: what a PROXY protocol header said. exchange: the request being answered, if any.
     """
 
     __slots__ = (
         "_buffer", "_eof", "_most", "_phase", "_resting", "_rules", "_scan", "_until", "clock", "closing",
-        "exchange", "handler", "info", "requests", "serial", "serving", "settings", "since", "stats", "stream",
+        "exchange", "handler", "info", "proxied", "requests", "serial", "serving", "settings", "since", "stats", "stream",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:
@@ -62,6 +63,7 @@ class HttpConnection(Timed):
         self.requests = 0
         self.serial = next(_serials)
         self.info: Any = None
+        self.proxied: ProxyHeader | None = None
         self.serving = False
         self.closing = False
         self.exchange: Exchange | None = None

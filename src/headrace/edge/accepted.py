@@ -1,0 +1,80 @@
+"""A connection before its first request: a PROXY protocol header may come, and a TLS handshake after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core import proxy_protocol
+from headrace.core.stream import Stream
+from headrace.core.tls import TlsStream
+from headrace.errors import ConnectionFailed
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+    from headrace.core.clock import Clock
+    from headrace.core.owner import Address
+    from headrace.core.tls_config import TlsConfig
+
+
+class Accepted:
+    """A fresh connection. header: what its PROXY protocol header said. begun: bytes that came right behind it."""
+
+    def __init__(self, sock: socket.socket, peer: Address, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self.peer = peer
+        self.header: proxy_protocol.ProxyHeader | None = None
+        self.begun = b""
+        self._sock = sock
+        self._loop = loop
+        self._clock = clock
+
+    async def begin(self, timeout: float, tls: TlsConfig | None, *, proxied: bool) -> Stream:  # noqa: ASYNC109 - on the wheel
+        """The stream for its owner, within `timeout` seconds for each step.
+
+        Raises ConnectionFailed, of the kind "proxy_protocol" for a broken header; the connection is closed then.
+        """
+        stream = Stream(self._sock, self._loop, self._clock, peer=self.peer)
+        try:
+            if proxied:
+                await self._read_header(stream, timeout)
+            if tls is None:
+                return stream
+            stream = encrypted = TlsStream(stream.detach(), self._loop, self._clock, tls, peer=self.peer)
+            if self.begun:
+                encrypted.begin_with(self.begun)
+                self.begun = b""
+            await self._shake(encrypted, timeout)
+        except ConnectionFailed:
+            stream.close()
+            raise
+        except BaseException:
+            stream.abort()
+            raise
+        return encrypted
+
+    async def _read_header(self, stream: Stream, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
+        due = self._clock.now() + timeout
+        data = b""
+        while True:
+            more = await stream.read(proxy_protocol.MAX_V2, max(due - self._clock.now(), 0.001))
+            data += more
+            try:
+                found = proxy_protocol.parse(data) if more else None
+            except proxy_protocol.BrokenHeader:
+                found, more = None, b""
+            if found is not None:
+                self.header, length = found
+                self.begun = data[length:]
+                return
+            if not more:
+                text = data[: proxy_protocol.MAX_V1].decode("latin-1").encode("unicode_escape").decode()
+                raise ConnectionFailed(f'broken header: "{text}" while reading PROXY protocol', kind="proxy_protocol")
+
+    @staticmethod
+    async def _shake(stream: TlsStream, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
+        try:
+            await stream.handshake(timeout)
+        except ConnectionFailed as error:
+            text = f"SSL_do_handshake() failed: {error.message} while SSL handshaking"
+            raise ConnectionFailed(text, kind=error.kind) from error
