@@ -14,7 +14,7 @@ help:
 	@echo "make torture kills, power cuts, damage, full disks, absent peers and reloads at length; see docs/durability.md"
 	@echo "make demo    receiver, sender and gateway with live figures, for some seconds"
 	@echo "make bench   we and the originals side by side, JSON in bench/results/"
-	@echo "make docs    write docs/compatibility.md anew from the code"
+	@echo "make docs    write docs/compatibility.md and docs/reference/ anew from the code"
 	@echo "make lock    write requirements.lock anew from pyproject.toml"
 	@echo "make clean   remove what the targets above made"
 
@@ -53,6 +53,7 @@ bench: setup servers
 
 docs: setup
 	$(BIN)/python scripts/compatibility.py
+	$(BIN)/python scripts/reference.py
 
 # No index URL, link or option of this machine may end in the file: it must install from any mirror.
 # pip-compile does not read dependency groups, so the dev group and the build
