@@ -23,8 +23,8 @@ class Zone:
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
-        self._map = mmap.mmap(-1, size)
-        self._view = (ctypes.c_char * size).from_buffer(self._map)
+        self.memory = mmap.mmap(-1, size)
+        self._view = (ctypes.c_char * size).from_buffer(self.memory)
         self.address = ctypes.addressof(self._view)
 
 

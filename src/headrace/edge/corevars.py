@@ -154,9 +154,7 @@ def _sent_connection(request: Request) -> bytes:
 
 def _method(request: Request) -> bytes:
     """The client's method, within a subrequest too."""
-    while request.parent is not None:
-        request = request.parent
-    return request.method
+    return request.main.method
 
 
 CORE: Final[dict[str, Getter]] = {

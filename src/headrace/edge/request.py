@@ -84,6 +84,12 @@ class Request:
     parent: Request | None = None
     """The request that this one is a subrequest of."""
     keep_buffered: bool = False
+    uri_replaced: bool = False
+    """The URI was rewritten within its location, and may not begin with the location's name any more."""
+    upstream: Any = None
+    """What its visits to upstreams leave for variables and logs (edge.upstream.state.State)."""
+    reason: bytes = b""
+    """The reason phrase of the status line, when it is not the usual one."""
     target: tuple[bytes, bytes | None] | None = None
     client: tuple[bytes, bytes | None] | None = None
     """Address and port of the client that realip found; None: the connection's peer."""
@@ -116,6 +122,14 @@ class Request:
             self._id = next(_ids)
             live[self._id] = self
         return self._id
+
+    @property
+    def main(self) -> Request:
+        """The request of the client that this one belongs to; itself when it is that."""
+        request: Request = self
+        while request.parent is not None:
+            request = request.parent
+        return request
 
     def on_cleanup(self, callback: Callable[[], None]) -> None:
         """Call back when the request has ended and is logged (last registered first)."""
@@ -403,6 +417,8 @@ class Request:
         self.uri = uri
         if jump:
             self.uri_changed = True
+        else:
+            self.uri_replaced = True
 
     # request body (edge.body)
 

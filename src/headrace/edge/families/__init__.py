@@ -12,6 +12,8 @@ from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.gzip import GzipFamily
 from headrace.edge.families.headers import HeadersFamily
 from headrace.edge.families.http import HttpFamily
+from headrace.edge.families.limit_conn import LimitConnFamily
+from headrace.edge.families.limit_req import LimitReqFamily
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
@@ -42,6 +44,8 @@ def builtin() -> list[Family]:
         LocationFamily(),
         RewriteFamily(),
         RealipFamily(),
+        LimitReqFamily(),
+        LimitConnFamily(),
         RefererFamily(),
         AccessFamily(),
         AuthBasicFamily(),

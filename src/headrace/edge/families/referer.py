@@ -5,7 +5,7 @@ https://nginx.org/en/docs/http/ngx_http_referer_module.html
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.edge.families.common import MANY, BaseFamily, spec, table
 from headrace.edge.regex import compile_regex
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.request import Request
     from headrace.edge.scope import Scope
+
+
+SHORTEST: Final = len("http://i.ru")
 
 
 class Referers:
@@ -60,11 +63,13 @@ class Referers:
             return self.none
         low = referer.lower()
         begin = 7 if low.startswith(b"http://") else 8 if low.startswith(b"https://") else 0
-        if not begin or len(referer) <= begin:
+        if not begin or len(referer) < SHORTEST:
             return self.blocked
         rest = referer[begin:]
         host, slash, path = rest.partition(b"/")
         host, path = host.partition(b":")[0].lower(), slash + path
+        if len(host) > 256:
+            return False
         if self.server_names and self._server(request, host):
             return True
         text = host.decode("latin-1")
