@@ -84,12 +84,15 @@ async def dial(
     nodelay: bool = True,
     keepalive: bool = True,
     names: Names | None = None,
+    local: tuple[str, int] | None = None,
+    sni_from_target: bool = True,
 ) -> Stream:
     """Open a connection; a TlsStream with the handshake done when `tls` is given.
 
     timeout: seconds for resolving and connecting (a proxy's answer included). tls_timeout: seconds for each
     handshake; None: as timeout. A proxy tunnels every target, TLS or not; the owner speaks to a proxy for
     plain HTTP by dialling the proxy as the target. names: the caller's memory of names; None: ask each time.
+    local: the address to connect from (port 0: any). sni_from_target: False when TLS has no name but the config's.
     errors.ConnectionFailed (kind "refused", "unreachable", "dns", "proxy", "tls", "certificate", ...) or
     errors.Timeout. errors.ConfError when the TLS settings cannot work.
     """
@@ -98,7 +101,7 @@ async def dial(
     first = Target(proxy.host, proxy.port) if proxy else target
     if tls is not None:
         tls.context()  # a setting that cannot work is found before the peer is bothered
-    sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive, names=names)
+    sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive, names=names, local=local)
     engine: TlsEngine | None = None
     if proxy is not None:
         tunnel = await _tunnel(sock, peer, target, proxy, loop, clock, due, shake)
@@ -108,7 +111,8 @@ async def dial(
     elif tls is None:
         return Stream(sock, loop, clock, peer=peer)
     with _closing(sock):
-        stream = TlsStream(sock, loop, clock, tls, peer=peer, server_hostname=target.host or None, outer=engine)
+        name = target.host or None if sni_from_target else None
+        stream = TlsStream(sock, loop, clock, tls, peer=peer, server_hostname=name, outer=engine)
     return await _shake(stream, shake)
 
 
@@ -156,6 +160,7 @@ async def _connect(
     nodelay: bool,
     keepalive: bool,
     names: Names | None,
+    local: tuple[str, int] | None = None,
 ) -> tuple[socket.socket, Any]:
     """The first address that answers; the errors of all when none does."""
     addresses = await _resolve(target, loop, clock, due, names)
@@ -167,6 +172,8 @@ async def _connect(
         sock: socket.socket | None = None
         try:
             sock = _open_socket(family)
+            if local is not None and family != socket.AF_UNIX:
+                _bind(sock, local)
             await _connect_one(sock, address, loop, clock, share)
             if family != socket.AF_UNIX:
                 _tune(sock, nodelay=nodelay, keepalive=keepalive)
@@ -198,6 +205,15 @@ def _open_socket(family: int) -> socket.socket:
     if not _NONBLOCK:
         sock.setblocking(False)
     return sock
+
+
+def _bind(sock: socket.socket, local: tuple[str, int]) -> None:
+    if not local[1] and hasattr(socket, "IP_BIND_ADDRESS_NO_PORT"):
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)  # the port is chosen by the destination
+    try:
+        sock.bind(local)
+    except OSError as error:
+        raise failure(f"bind({local[0]})", error) from error
 
 
 def _tune(sock: socket.socket, *, nodelay: bool, keepalive: bool) -> None:

@@ -115,6 +115,7 @@ class _Builder:
         gateway.error_log = self.logs.error_log(root, at_need=True)
         gateway.buffered_logs = self.logs.buffered
         gateway.temp_folders = self.shared.temp_folders
+        gateway.upstreams = self.shared.upstreams
         drafts = [(draft, self._server(draft)) for draft in self.http.drafts.values()]
         gateway.servers = [server for _, server in drafts]
         self._attempt(lambda: gateway.ports.extend(make_ports(drafts, gateway, self.problems)))

@@ -33,9 +33,12 @@ CLOSE: Final = b"Connection: close\r\n"
 MAX_HEADS: Final = 1024
 
 
-def _begin(status: int, content_type: bytes, server: bytes | None, date: bytes | None = None) -> bytes:
+def _begin(
+    status: int, content_type: bytes, server: bytes | None, date: bytes | None = None, reason: bytes = b""
+) -> bytes:
     name = b"" if server is None else b"Server: %b\r\n" % server
-    text = b"HTTP/1.1 %b\r\n%bDate: %b\r\n" % (names.status_text(status), name, date or http_date())
+    words = b"%d %b" % (status, reason) if reason else names.status_text(status)
+    text = b"HTTP/1.1 %b\r\n%bDate: %b\r\n" % (words, name, date or http_date())
     return text + b"Content-Type: %b\r\n" % escape(content_type) if content_type else text
 
 
@@ -118,7 +121,7 @@ def _long(request: Request, status: int, *, keep: bool) -> bytes:
             if name == b"connection":
                 connection = b""
             tail.append(b"%b: %b\r\n" % field)
-    lines = [_begin(status, request.content_type or b"", server, date)]
+    lines = [_begin(status, request.content_type or b"", server, date, request.reason)]
     if request.content_length is not None:
         lines.append(b"Content-Length: %d\r\n" % request.content_length)
     if request.last_modified is not None and status in DATED:

@@ -164,6 +164,8 @@ def describe(request: Request) -> bytes:
     text = b", client: %b, server: %b" % (client_text(request), request.server.name)
     if line:
         text += b', request: "%b"' % line
+    if request.upstream is not None:
+        text += request.upstream.suffix()
     if host_of is not None:
         text += b', host: "%b"' % host_of
     referrer = request.header_in(b"referer")

@@ -36,6 +36,8 @@ class Build:
         self.finishers: list[Callable[[], None]] = []
         self.body_temp = self.path("client_body_temp")
         self.temp_folders: set[str] = set()
+        self.upstreams: dict[str, Any] = {}
+        """Groups of upstream servers by name (edge.upstream.peers.Group)."""
 
     def path(self, name: str) -> str:
         """A path of the configuration as the running process uses it: relative ones stand below the prefix."""

@@ -135,7 +135,7 @@ def redirect(request: Request) -> Steps | None:
         request.log_error(log.ERR, b'rewrite or internal redirection cycle while internally redirecting to "%b"' % uri)
         return special(request, 500)
     request.internal = True
-    request.uri_changed = False
+    request.uri_changed = request.uri_replaced = False
     if uri.startswith(b"@"):
         location = request.server.named.get(uri)
         if location is None:

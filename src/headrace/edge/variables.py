@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.edge.corevars import CORE, HOSTNAME, PREFIXES, SETTERS
 from headrace.edge.log import WARN
+from headrace.edge.upstream import state as upstream
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Variables:
     hostname: str = HOSTNAME
 
     def __init__(self) -> None:
-        self._getters: dict[str, Getter] = dict(CORE)
+        self._getters: dict[str, Getter] = {**CORE, **upstream.VARIABLES}
         self._setters: dict[str, Setter] = dict(SETTERS)
         self._slots: set[str] = set()
         self._wanted: dict[str, Place | None] = {}
@@ -42,7 +43,7 @@ class Variables:
         name = name.lower()
         if name in SETTERS:
             return
-        if name in CORE:
+        if name in CORE or name in upstream.VARIABLES:
             raise ConfError(f'the duplicate "{name}" variable', place)
         self._slots.add(name)
         if warn:
@@ -100,7 +101,7 @@ class Variables:
         found = self._getters.get(name)
         if found is not None:
             return found
-        for prefix, make in PREFIXES:
+        for prefix, make in (*PREFIXES, *upstream.PREFIXES):
             if name.startswith(prefix):
                 return make(name[len(prefix) :])
         return None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.edge.families.access import AccessFamily
+from headrace.edge.families.addition import AdditionFamily
 from headrace.edge.families.auth_basic import AuthBasicFamily
 from headrace.edge.families.auth_request import AuthRequestFamily
+from headrace.edge.families.autoindex import AutoindexFamily, RandomIndexFamily
 from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.gzip import GzipFamily
+from headrace.edge.families.gzip_static import GzipStaticFamily
 from headrace.edge.families.headers import HeadersFamily
 from headrace.edge.families.http import HttpFamily
 from headrace.edge.families.limit_conn import LimitConnFamily
@@ -19,14 +22,18 @@ from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
 from headrace.edge.families.maps import MapFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
+from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.referer import RefererFamily
 from headrace.edge.families.rewrite import RewriteFamily
 from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
-from headrace.edge.families.static import StaticFamily
+from headrace.edge.families.small_content import SmallContentFamily
+from headrace.edge.families.static import FileFamily, StaticFamily
+from headrace.edge.families.sub_filter import SubFamily
 from headrace.edge.families.tls import TlsFamily
+from headrace.edge.families.upstream import UpstreamFamily
 from headrace.edge.families.userid import UseridFamily
 
 if TYPE_CHECKING:
@@ -54,8 +61,17 @@ def builtin() -> list[Family]:
         UseridFamily(),
         GzipFamily(),
         TlsFamily(),
+        AdditionFamily(),
+        SubFamily(),
+        RandomIndexFamily(),
         StaticFamily(),
+        AutoindexFamily(),
+        GzipStaticFamily(),
+        FileFamily(),
+        SmallContentFamily(),
         PythonFamily(),
+        UpstreamFamily(),
+        ProxyFamily(),
         EchoFamily(),
         SetMiscFamily(),
         MoreHeadersFamily(),

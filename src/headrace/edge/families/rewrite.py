@@ -242,6 +242,7 @@ def _rewrite(scope: Scope, directive: Directive) -> Op:
         request.uri, request.args = new_path, new_args
         request.internal = True
         request.uri_changed = jump
+        request.uri_replaced = not jump
         return ending
 
     return rewrite

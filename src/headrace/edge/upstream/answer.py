@@ -1,0 +1,106 @@
+"""What of an upstream's head goes to the client, and what it tells the gateway (X-Accel-...). No I/O.
+
+https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_pass_header, #proxy_ignore_headers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.edge import names
+from headrace.edge.upstream.rewrites import rewrite_cookie, rewrite_location, rewrite_refresh
+
+if TYPE_CHECKING:
+    from headrace.core.http1.events import ResponseHead
+    from headrace.edge.request import Request
+    from headrace.edge.upstream.settings import Settings
+
+HOP: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"content-type"))
+"""Fields that speak of the connection to the upstream, or that the answer has a place of its own for."""
+THROUGH_REDIRECT: Final = frozenset(
+    (b"set-cookie", b"content-disposition", b"cache-control", b"expires", b"accept-ranges")
+)
+"""Fields that an X-Accel-Redirect carries over to the answer it leads to; and Content-Type."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """What the upstream wants of the gateway. redirect: X-Accel-Redirect; rate: bytes a second, 0 for no limit.
+
+    buffering: None as configured.
+    """
+
+    redirect: bytes | None = None
+    rate: int = 0
+    buffering: bool | None = None
+    charset: bytes | None = None
+
+
+def orders_of(head: ResponseHead, settings: Settings) -> Orders:
+    """Read the X-Accel fields, but for those that are ignored."""
+    orders = Orders()
+    low = head.fields.low
+    if b"\nx-accel-" not in low:
+        return orders
+    ignored = settings.ignored
+    if b"x-accel-redirect" not in ignored:
+        orders.redirect = head.header(b"x-accel-redirect")
+    rate = head.header(b"x-accel-limit-rate")
+    if rate is not None and b"x-accel-limit-rate" not in ignored and rate.isdigit():
+        orders.rate = int(rate)
+    word = (head.header(b"x-accel-buffering") or b"").lower()
+    if b"x-accel-buffering" not in ignored and word in (b"yes", b"no"):
+        orders.buffering = word == b"yes"
+    if b"x-accel-charset" not in ignored:
+        orders.charset = head.header(b"x-accel-charset")
+    return orders
+
+
+def with_charset(content_type: bytes, charset: bytes | None) -> bytes:
+    """A content type with the charset the upstream names for it."""
+    if not charset or charset.lower() == b"off" or not content_type or b"charset=" in content_type.lower():
+        return content_type
+    return content_type + b"; charset=" + charset
+
+
+def take_head(request: Request, head: ResponseHead, settings: Settings, orders: Orders, length: int | None) -> None:
+    """Make the upstream's head that of the answer. length: of the body in bytes, None when it is not known."""
+    request.status = head.status
+    reason = head.reason
+    if names.REASONS.get(head.status) != reason:
+        request.reason = reason
+    content_type = head.fields.get(b"content-type") if b"\ncontent-type:" in head.fields.low else None
+    request.content_type = with_charset(content_type or b"", orders.charset)
+    request.content_length = length
+    hidden = settings.hidden
+    out = request.headers_out
+    rules = bool(settings.redirects)
+    for name, value in head.headers():
+        low = name.lower()
+        if low in hidden or low in HOP:
+            continue
+        if low == b"set-cookie":
+            out.add(name, rewrite_cookie(request, settings, value))
+            continue
+        if rules and low == b"location":
+            rewritten = rewrite_location(request, settings, value)
+            if rewritten is not None:
+                request.location_out = rewritten
+                continue
+        elif rules and low == b"refresh":
+            out.add(name, rewrite_refresh(request, settings, value))
+            continue
+        out.add(name, value)
+
+
+def take_through_redirect(request: Request, head: ResponseHead, settings: Settings) -> None:
+    """Keep what an X-Accel-Redirect carries over."""
+    content_type = head.header(b"content-type")
+    if content_type is not None:
+        request.content_type = content_type
+    for name, value in head.headers():
+        low = name.lower()
+        if low in THROUGH_REDIRECT and low not in settings.hidden:
+            text = rewrite_cookie(request, settings, value) if low == b"set-cookie" else value
+            request.headers_out.add(name, text)

@@ -1,0 +1,78 @@
+"""The request body on its way to the upstream: from memory, from a file, or from the client while it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from headrace.core.http1.frame import LAST_CHUNK, chunk_size
+from headrace.errors import ConnectionFailed, Error, HttpError
+
+if TYPE_CHECKING:
+    from headrace.core.stream import Stream
+    from headrace.edge.upstream.visit import Visit
+
+
+def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
+    """Write the request; what does not go at once follows by itself. The pump of a body that still arrives."""
+    ask = visit.ask
+    if ask.stream:
+        stream.write(ask.head)
+        return BodyPump(visit, stream)
+    if ask.file is not None:
+        fd = os.open(ask.file, os.O_RDONLY | os.O_CLOEXEC)
+        stream.append(ask.head)
+        stream.chain.append_file(fd, 0, ask.length or 0)
+        stream.append(ask.tail)
+        stream.chain.mark(lambda _error: os.close(fd))
+        stream.flush()
+    elif len(ask.body) < 16384:
+        stream.write(ask.head + ask.body + ask.tail)
+    else:
+        stream.append(ask.head)
+        stream.append(ask.body)
+        stream.append(ask.tail)
+        stream.flush()
+    return None
+
+
+class BodyPump:
+    """Hands the body on while it arrives: a piece is asked of the client when the one before is in the kernel.
+
+    running: it is not done. complete: all of the body is sent.
+    """
+
+    def __init__(self, visit: Visit, stream: Stream) -> None:
+        self.complete = False
+        self._visit = visit
+        self._stream = stream
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def running(self) -> bool:
+        """It waits for the client or for the upstream."""
+        return not self._task.done()
+
+    async def _run(self) -> None:
+        visit, stream = self._visit, self._stream
+        exchange, ask = visit.request.exchange, visit.ask
+        try:
+            while piece := await exchange.next_chunk():
+                stream.write(b"%b%b\r\n" % (chunk_size(len(piece)), piece) if ask.chunked else piece)
+                if stream.chain.length:
+                    await stream.drained()
+            if ask.chunked:
+                stream.write(LAST_CHUNK)
+            self.complete = True
+        except HttpError as error:
+            visit.interrupt(error)
+        except ConnectionFailed as error:
+            if not stream.closed:  # it is the client that is lost
+                visit.interrupt(error)
+        except Error as error:
+            visit.interrupt(error)
+
+    def stop(self) -> None:
+        """The upstream wants no more: the connection reads and drops the rest."""
+        self._task.cancel()

@@ -1,0 +1,433 @@
+"""One visit: a request asks the peers of a group, one after the other, until one answers.
+
+What ends a try: no connection, no answer in time, a head that cannot be used, a status of proxy_next_upstream. The
+next peer is asked when that is configured for it, nothing of the answer is on its way, and the request can be sent
+again. The task of the request runs the visit; a client that leaves interrupts it, and every way out gives the
+connection back or closes it.
+https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_next_upstream
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.edge import log, phases
+from headrace.edge.body import refuse_broken_body
+from headrace.edge.upstream import link
+from headrace.edge.upstream.answer import orders_of, take_head, take_through_redirect
+from headrace.edge.upstream.body import BodyPump, send_ask
+from headrace.edge.upstream.relay import Relay
+from headrace.edge.upstream.reply import BadReply, Failed
+from headrace.edge.upstream.settings import ERROR, INVALID_HEADER, NEXT_STATUSES, NON_IDEMPOTENT, TIMEOUT
+from headrace.edge.upstream.state import state_of
+from headrace.edge.upstream.tunnel import tunnel
+from headrace.edge.uri import normalise
+from headrace.edge.values import evaluate
+from headrace.errors import ConnectionFailed, HttpError, Timeout
+
+if TYPE_CHECKING:
+    from headrace.core.http1.events import ResponseHead
+    from headrace.core.stream import Stream
+    from headrace.edge.request import Request
+    from headrace.edge.upstream.ask import Ask
+    from headrace.edge.upstream.link import Key
+    from headrace.edge.upstream.peers import Chooser, Group, Peer
+    from headrace.edge.upstream.reply import Reader
+    from headrace.edge.upstream.settings import Settings
+    from headrace.edge.upstream.state import Try
+
+_UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
+READ_SIZE: Final = 65536
+HEADER: Final = "reading response header from upstream"
+
+
+@dataclass(slots=True)
+class Route:
+    """Where a request goes. scheme: for logs; host: for the Host field and for TLS; uri: what replaces the location."""
+
+    group: Group
+    scheme: bytes
+    host: bytes
+    port: bytes
+    uri: bytes = b""
+    literal: bool = False
+    """The URI is sent as it is (it came from variables)."""
+    tls: bool = False
+
+
+class Unroutable(Exception):
+    """A request that leads nowhere: what to log, and the status to answer."""
+
+    def __init__(self, message: bytes, status: int = 502) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class Service(Protocol):
+    """The upstream of one location, and the protocol it speaks."""
+
+    settings: Settings
+
+    def route(self, request: Request) -> Route:
+        """Where the request goes. Raises Unroutable."""
+        ...
+
+    def may_stream(self, request: Request) -> bool:
+        """The protocol can carry the request body while it arrives."""
+        ...
+
+    def ask(self, request: Request, route: Route, *, stream: bool) -> Ask:
+        """The request as the upstream gets it."""
+        ...
+
+    def reader(self, request: Request, ask: Ask) -> Reader:
+        """What reads the answer."""
+        ...
+
+
+class Visit:
+    """See the module. stream: the connection in use, which the visit owns; reader: of the answer."""
+
+    stream: Stream | None = None
+    reader: Reader
+    ask: Ask
+    head: ResponseHead
+    trial: Try
+    chooser: Chooser
+    key: Key
+    peer: Peer | None = None
+    cached = False
+    sent = False
+    task: asyncio.Task[None] | None = None
+    pump: BodyPump | None = None
+    gone = False
+    failure: BaseException | None = None
+    _base = 0
+    _begun = 0.0
+
+    def __init__(self, request: Request, service: Service) -> None:
+        self.request = request
+        self.service = service
+        self.settings = service.settings
+        self.clock = request.exchange.conn.clock
+        self.started = self.clock.now()
+
+    def log(self, level: int, message: str | bytes) -> None:
+        """A line in the error log."""
+        text = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
+        self.request.log_error(level, text)
+
+    async def run(self) -> int | None:
+        """Visit; returns what a content handler returns."""
+        request, service = self.request, self.service
+        exchange = request.exchange
+        state = self.state = state_of(request)
+        state.begin()
+        try:
+            self.route = route = service.route(request)
+        except Unroutable as error:
+            self.log(log.ERR, error.message)
+            return error.status
+        state.scheme, state.host, state.port = route.scheme, route.host, route.port
+        stream = self._streams()
+        if not stream:
+            wait = request.read_body()
+            if wait is not None:
+                await wait
+        elif exchange.body is not None:
+            refuse_broken_body(request)
+        self.ask = service.ask(request, route, stream=stream)
+        state.uri = self.ask.uri
+        self._watch()
+        try:
+            return await self._tries(route.group)
+        except asyncio.CancelledError:
+            if not self.gone and self.failure is None:
+                raise
+            assert self.task is not None
+            self.task.uncancel()
+            return self._interrupted()
+        finally:
+            exchange.on_abort = None
+            exchange.abort_on_eof = False
+            self._close()
+
+    def _streams(self) -> bool:
+        """The body of the request is handed on while it arrives."""
+        request = self.request
+        if self.settings.request_buffering or request.body_read or request.parent is not None:
+            return False
+        body = request.exchange.body
+        return body is not None and not body.done and self.service.may_stream(request)
+
+    # a client that leaves, and other interruptions
+
+    def _watch(self) -> None:
+        request = self.request
+        if request.parent is None and not self.settings.ignore_abort:
+            self.task = asyncio.current_task()
+            request.exchange.on_abort = self._client_gone
+            request.exchange.abort_on_eof = True
+            if request.exchange.aborted:
+                self._client_gone()
+
+    def _client_gone(self) -> None:
+        self.gone = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def interrupt(self, error: BaseException) -> None:
+        """End the visit from another task: the request body broke, the client does not read."""
+        if self.failure is None:
+            self.failure = error
+            if self.task is None:
+                self.task = self._current
+            if self.task is not None:
+                self.task.cancel()
+
+    _current: asyncio.Task[None] | None = None
+
+    def _interrupted(self) -> int:
+        if self.gone:
+            self.log(log.INFO, "client prematurely closed connection, so upstream connection is closed too")
+            self._account(499)
+            return 499
+        error = self.failure
+        if isinstance(error, HttpError):
+            self.log(log.INFO, error.message)
+            self.request.exchange.keep_alive = False
+            self._account(error.status)
+            return error.status
+        self._account(499)
+        return phases.ERROR if self.request.header_sent else 499
+
+    # tries
+
+    async def _tries(self, group: Group) -> int | None:
+        self._current = asyncio.current_task()
+        settings = self.settings
+        self.chooser = chooser = group.chooser(self.request)
+        if settings.next_tries and chooser.tries > settings.next_tries:
+            chooser.tries = settings.next_tries
+        while True:
+            self.trial = self.state.next_try()
+            self._begun = now = self.clock.now()
+            peer = self.peer = chooser.choose(now)
+            if peer is None:
+                self.trial.addr = group.name
+                self._account(502)
+                self.log(log.ERR, b"no live upstreams while connecting to upstream")
+                return 502
+            self.trial.addr = peer.name
+            try:
+                pieces = await self._one(group, peer)
+            except Failed as error:
+                if error.message:
+                    self.log(log.ERR, error.message)
+                self._account(error.status)
+                if not self._leave_for_next(error.kind):
+                    return error.status
+                continue
+            status = self.head.status
+            if status in NEXT_STATUSES and chooser.tries > 1 and self._allowed(f"http_{status}"):
+                self._account(status)
+                if self._leave_for_next(f"http_{status}"):
+                    continue
+            return await self._answer(pieces)
+
+    def _allowed(self, kind: str) -> bool:
+        """The configuration lets this kind of failure go on to the next peer."""
+        settings = self.settings
+        kinds = {kind}
+        if self.sent and self.request.method in _UNSAFE:
+            kinds.add(NON_IDEMPOTENT)
+        if not kinds <= settings.next_upstream or (self.sent and self.ask.stream):
+            return False
+        return not settings.next_timeout or self.clock.now() - self.started < settings.next_timeout
+
+    def _leave_for_next(self, kind: str) -> bool:
+        """Be done with this peer; True when the next one may be asked."""
+        cached = self.cached
+        self._free(failed=kind not in ("http_403", "http_404"))
+        self._drop()
+        if cached and kind == ERROR:
+            self.route.group.retried += 1
+            self.chooser.tries += 1
+        return self.chooser.tries > 0 and self._allowed(kind)
+
+    def _free(self, *, failed: bool) -> None:
+        peer, self.peer = self.peer, None
+        if peer is not None and self.chooser.free(peer, self.clock.now(), failed=failed):
+            self.log(log.WARN, b"upstream server temporarily disabled")
+
+    async def _one(self, group: Group, peer: Peer) -> list[bytes]:
+        """Ask one peer; the first pieces of the body, with the head in `head`. Raises Failed."""
+        request, settings = self.request, self.settings
+        tls = None
+        if self.route.tls and settings.tls is not None:
+            tls = link.tls_for(settings.tls, request, self.route.host)
+        local = evaluate(settings.bind, request).decode("latin-1") if settings.bind is not None else ""
+        self.key = link.key_of(peer, tls, local)
+        stream = link.take_kept(group, self.key) if group.keepalive else None
+        self.cached = stream is not None
+        if stream is None:
+            try:
+                stream = await link.open_link(group, peer, self.key, settings, self.clock, _local(local))
+            except link.Unreachable as error:
+                kind, status = (TIMEOUT, 504) if error.timeout else (ERROR, 502)
+                raise Failed(kind, status, f"{error.message} while {error.stage}") from error
+        self.stream = stream
+        self.trial.connect_time = self.clock.now() - self._begun
+        stream.send_timeout = settings.send_timeout
+        self._base = stream.chain.sent
+        self.pump = send_ask(self, stream)
+        self.sent = True
+        reader = self.reader = self.service.reader(request, self.ask)
+        while True:
+            data = await self.read(HEADER)
+            try:
+                pieces = reader.feed(data) if data else reader.eof()
+            except BadReply as error:
+                self._notes()
+                self.trial.received += len(data)
+                kind = ERROR if error.premature else INVALID_HEADER
+                raise Failed(kind, 502, f"{error.message} while {HEADER}") from error
+            self.trial.received += len(data)
+            if reader.notes:
+                self._notes()
+            head = reader.head
+            if head is not None:
+                self.head = self.state.head = head
+                self.trial.header_time = self.clock.now() - self._begun
+                return pieces
+
+    def _notes(self) -> None:
+        for level, text in self.reader.notes:
+            self.log(level, text)
+        self.reader.notes.clear()
+
+    async def read(self, stage: str) -> bytes:
+        """Some bytes of the upstream, b"" at the end. Raises Failed."""
+        stream = self.stream
+        assert stream is not None
+        while True:
+            try:
+                return await stream.read(READ_SIZE, self.settings.read_timeout)
+            except Timeout as error:
+                if stream.closed:
+                    stage = "sending request to upstream"
+                elif stream.chain.length or (self.pump is not None and self.pump.running):
+                    continue  # the other deadlines count as long as the request is on its way
+                text = f"upstream timed out (110: Connection timed out) while {stage}"
+                raise Failed(TIMEOUT, 504, text) from error
+            except ConnectionFailed as error:
+                if error.message.startswith("send"):
+                    stage = "sending request to upstream"
+                raise Failed(ERROR, 502, f"{error.message} while {stage}") from error
+
+    # the answer
+
+    async def _answer(self, pieces: list[bytes]) -> int | None:
+        request, settings, head, reader = self.request, self.settings, self.head, self.reader
+        self.trial.status = head.status
+        orders = orders_of(head, settings)
+        if orders.redirect is not None:
+            self.done()
+            return self._redirect(head, orders.redirect)
+        if settings.intercept_errors and head.status >= 300 and head.status in request.location.error_pages:
+            if head.status == 401:
+                for value in head.header_all(b"www-authenticate"):
+                    request.headers_out.add(b"WWW-Authenticate", value)
+            self.done()
+            return head.status
+        take_head(request, head, settings, orders, reader.length)
+        if head.status == 101:
+            if request.header_in(b"upgrade") is None or request.parent is not None:
+                self.log(log.ERR, f"upstream sent unexpected status 101 while {HEADER}")
+                request.status = 0
+                self._account(502)
+                return 502
+            return await tunnel(self)
+        if reader.done:
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self.trial.length = len(body)
+            if settings.store is None:
+                self.done()
+                request.end_with(body)
+                return phases.DONE
+        return await Relay(self, orders).run(pieces)
+
+    def _redirect(self, head: ResponseHead, target: bytes) -> int:
+        request = self.request
+        take_through_redirect(request, head, self.settings)
+        if request.method != b"HEAD":
+            request.method = b"GET"
+        if target.startswith(b"@"):
+            return request.internal_redirect(target)
+        path, _, args = target.partition(b"?")
+        try:
+            return request.internal_redirect(normalise(path if path.startswith(b"/") else b"/" + path), args)
+        except HttpError:
+            self.log(log.ERR, b'upstream sent unsafe "X-Accel-Redirect": "%b"' % target)
+            return 404
+
+    # the end
+
+    def done(self) -> None:
+        """The answer is read as far as anybody wants: keep the connection when it may carry another request."""
+        self._account(self.trial.status)
+        self._free(failed=False)
+        stream = self.stream
+        if stream is None:
+            return
+        reader = self.reader
+        pump = self.pump
+        if (
+            self.route.group.keepalive
+            and reader.done
+            and reader.keep_alive
+            and not stream.closed
+            and not stream.chain.length
+            and (pump is None or pump.complete)
+        ):
+            self.stream = None
+            self.state.trailers = reader.trailers
+            link.keep(self.route.group, self.key, stream, self.clock)
+        else:
+            self.state.trailers = reader.trailers
+            self._drop()
+
+    def _account(self, status: int) -> None:
+        trial = self.trial
+        trial.status = status
+        if trial.response_time is None:
+            trial.response_time = self.clock.now() - self._begun
+            if self.stream is not None:
+                trial.sent = self.stream.chain.sent - self._base
+
+    def _drop(self) -> None:
+        stream, self.stream = self.stream, None
+        pump, self.pump = self.pump, None
+        if pump is not None:
+            pump.stop()
+        if stream is not None:
+            link.drop(stream)
+
+    def _close(self) -> None:
+        if self.peer is not None:
+            self._account(self.trial.status)
+            self._free(failed=False)
+        self._drop()
+
+
+def _local(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return host, int(port[1:] or 0)
+    host, _, port = text.partition(":") if text.count(":") < 2 else (text, "", "")
+    return host, int(port or 0)
