@@ -17,10 +17,22 @@ if TYPE_CHECKING:
 HeaderFilter = Callable[["Request"], None]
 BodyFilter = Callable[["Request", bytes, bool], bytes]
 
-HEADER_ORDER: Final = ("script", "more", "headers", "userid", "gunzip", "addition", "sub", "charset", "ssi", "gzip")
+HEADER_ORDER: Final = (
+    "script",
+    "more",
+    "headers",
+    "userid",
+    "gunzip",
+    "addition",
+    "sub",
+    "charset",
+    "ssi",
+    "postpone",
+    "gzip",
+)
 BODY_ORDER: Final = ("script",)
 SCRIPT_ORDER: Final = ("script", "more")
-INNER_ORDER: Final = ("script", "more", "gunzip", "sub", "charset", "ssi")
+INNER_ORDER: Final = ("script", "more", "gunzip", "sub", "charset", "ssi", "postpone")
 
 
 def filter_body(request: Request, data: bytes, *, last: bool) -> bytes:
@@ -28,3 +40,24 @@ def filter_body(request: Request, data: bytes, *, last: bool) -> bytes:
     for body_filter in request.body_filters:
         data = body_filter(request, data, last)
     return data
+
+
+def changed_body(request: Request, *, dated: bool) -> None:
+    """A filter will change the body: what the header says about it holds no more.
+
+    dated: Last-Modified stays, and the tag is a weak one.
+    """
+    request.content_length = None
+    request.allow_ranges = None
+    if not dated:
+        request.last_modified = None
+    kept = request.kept_headers
+    if kept is None:
+        return
+    kept.remove(b"Accept-Ranges")
+    tag = kept.get(b"ETag")
+    if not dated:
+        kept.remove(b"Last-Modified")
+        kept.remove(b"ETag")
+    elif tag is not None and not tag.startswith(b"W/"):
+        kept.set(b"ETag", b"W/" + tag)

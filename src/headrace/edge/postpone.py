@@ -113,3 +113,10 @@ def postponed(request: Request) -> Postponed:
     if request.postponed is None:
         request.postponed = Postponed(request)
     return request.postponed
+
+
+def place(request: Request) -> None:
+    """The header filter that gives the waiting parts their place: behind what changes bodies, before compression."""
+    parts = request.postponed
+    if parts is not None and parts.filter not in request.body_filters:
+        request.body_filters = (*request.body_filters, parts.filter)

@@ -64,7 +64,7 @@ class Gzip:
             return
         if self.vary:
             request.vary = True
-        if not self._wanted(request):
+        if not self.wanted(request):
             return
         request.content_length = None
         request.allow_ranges = None
@@ -77,7 +77,8 @@ class Gzip:
             request.gzip = zlib.compressobj(self.level, zlib.DEFLATED, 31)
             request.body_filters = (*request.body_filters, self.body)
 
-    def _wanted(self, request: Request) -> bool:
+    def wanted(self, request: Request) -> bool:
+        """Whether the client is to get a compressed answer."""
         head = request.exchange.head
         if head.version < self.version or not accepts_gzip(request.header_in(b"accept-encoding")):
             return False
@@ -192,18 +193,21 @@ class GzipFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Add the header filter where gzip is on; it adds the body filter to the answers it compresses."""
-        get = scope.get
-        if not get("gzip", False):
-            return
-        types: frozenset[bytes] = get("gzip_types", frozenset())
-        settings = Gzip(
-            types=types | {b"text/html"},
-            any_type=b"*" in types,
-            level=get("gzip_comp_level", 1),
-            min_length=get("gzip_min_length", 20),
-            version=get("gzip_http_version", 11),
-            vary=get("gzip_vary", False),
-            proxied=get("gzip_proxied", frozenset({"off"})),
-            disable=get("gzip_disable", ()),
-        )
-        location.add_header_filter("gzip", settings.header)
+        if scope.get("gzip", False):
+            location.add_header_filter("gzip", gzip_settings(scope).header)
+
+
+def gzip_settings(scope: Scope) -> Gzip:
+    """The settings in force on a level, whether gzip is on or not."""
+    get = scope.get
+    types: frozenset[bytes] = get("gzip_types", frozenset())
+    return Gzip(
+        types=types | {b"text/html"},
+        any_type=b"*" in types,
+        level=get("gzip_comp_level", 1),
+        min_length=get("gzip_min_length", 20),
+        version=get("gzip_http_version", 11),
+        vary=get("gzip_vary", False),
+        proxied=get("gzip_proxied", frozenset({"off"})),
+        disable=get("gzip_disable", ()),
+    )

@@ -181,7 +181,11 @@ async def _delay(request: Request, seconds: float) -> int | None:
     """Wait, unless the client goes away: then the request ends with 499."""
     exchange = request.exchange
     waiting = asyncio.ensure_future(exchange.conn.clock.sleep(seconds))
-    before, exchange.on_abort = exchange.on_abort, lambda: None if waiting.cancel() else None
+
+    def stop() -> None:
+        waiting.cancel()
+
+    before, exchange.on_abort = exchange.on_abort, stop
     eof, exchange.abort_on_eof = exchange.abort_on_eof, True
     try:
         await waiting

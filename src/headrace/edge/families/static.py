@@ -32,7 +32,7 @@ _MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
 class StaticFamily(BaseFamily):
-    """index, try_files, and the two content handlers every location has."""
+    """index, try_files, and the first content handler that every location has."""
 
     specs = table(
         spec("index", HSL, 1, MANY),
@@ -85,6 +85,14 @@ class StaticFamily(BaseFamily):
             location.add(phases.PRECONTENT, _try_files(*tried))
         names: list[Value] = scope.get("index", [b"index.html"])
         location.add(phases.CONTENT, _index(tuple(names)))
+
+
+class FileFamily(BaseFamily):
+    """The last content handler of every location: the file that the URI stands for."""
+
+    def compose(self, scope: Scope, location: Location) -> None:
+        """Add it behind all others."""
+        del scope
         location.add(phases.CONTENT, static)
 
 
@@ -128,7 +136,7 @@ def _index(names: tuple[Value, ...]) -> Handler:
                 if error.errno in _MISSING:
                     missing = missing or error.errno or 0
                     continue
-                return _failed(request, "stat", path, error)
+                return failed(request, "stat", path, error)
             if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
                 return request.internal_redirect(uri + name, None)
         folder = request.location.path_of(request)
@@ -153,7 +161,7 @@ def static(request: Request) -> phases.Result | Awaitable[phases.Result]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return _failed(request, "open", path, error)
+        return failed(request, "open", path, error)
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
         os.close(fd)
@@ -169,7 +177,8 @@ def static(request: Request) -> phases.Result | Awaitable[phases.Result]:
     return send_file(request, fd, info)
 
 
-def _failed(request: Request, call: str, path: bytes, error: OSError) -> int:
+def failed(request: Request, call: str, path: bytes, error: OSError) -> int:
+    """Log a failed system call on a file; returns the status to answer."""
     level, status = log.CRIT, 500
     if error.errno in _MISSING:
         level, status = log.ERR, 404
