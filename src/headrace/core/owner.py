@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    import socket
+import contextlib
+import socket
+import struct
+from typing import Any, Final, Protocol
 
 Address = tuple[Any, ...] | str  # (host, port, ...) or the path of a unix socket
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Owner(Protocol):
@@ -45,3 +46,9 @@ def peer_of(sock: socket.socket) -> Address:
     except OSError:
         return ""
     return address
+
+
+def reset_on_close(sock: socket.socket) -> None:
+    """From now on closing the socket resets the connection, unless the peer was faster."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -14,16 +14,15 @@ a task, and an idle stream holds no timer, no future and no closure.
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import struct
 from typing import TYPE_CHECKING
 
 from headrace import errors
 from headrace.core.chain import Chain
 from headrace.core.clock import NEVER, Timed, Waiter
 from headrace.core.failure import closed, failure, internal, timed_out
-from headrace.core.owner import Address, Owner, Stats, peer_of
+from headrace.core.owner import Address, Owner, Stats, peer_of, reset_on_close
+from headrace.core.watch import Watch, watch
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +33,6 @@ __all__ = ["READ_SIZE", "Address", "Owner", "Stats", "Stream", "stats"]
 
 READ_SIZE = 65_536
 CLOSE_TIMEOUT = 60.0  # seconds without progress that a closing stream waits when it has no send_timeout
-_RESET = struct.pack("ii", 1, 0)
 stats = Stats()
 
 
@@ -77,7 +75,7 @@ class Stream(Timed):
         self._loop = loop
         self._clock = clock
         self._reading = False  # the owner wants bytes
-        self._reader = False  # add_reader is in force
+        self._reader: Watch | None = None  # add_reader is in force
         self._writer = False  # add_writer is in force
         self._ready = False  # pull mode: there may be bytes that no readiness will announce
         self._shut = False  # our writing side is to be shut down when the chain is empty
@@ -103,7 +101,7 @@ class Stream(Timed):
     def start_reading(self) -> None:
         """Push bytes to the owner from now on."""
         self._reading = True
-        if not self._reader and not self.eof and not self.closed:
+        if not (self._reader or self.eof or self.closed):
             self._arm_reader()
 
     def pause_reading(self) -> None:
@@ -195,7 +193,7 @@ class Stream(Timed):
     @property
     def quiet(self) -> bool:
         """The loop watches and has seen nothing since the last read: `probe` without a system call, a turn late."""
-        return self._reader and not self._ready and not self.closed
+        return self._reader is not None and not self._ready and not self.closed
 
     def probe(self) -> str:
         """What an idle connection has for us: "idle", "data", "eof" or "error". Consumes nothing."""
@@ -326,8 +324,7 @@ class Stream(Timed):
         return self.sock
 
     def _abort(self, error: errors.ConnectionFailed | None, *, soon: bool = False) -> None:
-        with contextlib.suppress(OSError):  # the peer may have been faster
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        reset_on_close(self.sock)
         self._end(error, soon=soon)
 
     def _owner_failed(self, error: Exception) -> None:
@@ -361,10 +358,9 @@ class Stream(Timed):
             self.chain.fail(self.error or closed())
         except Exception as error:  # noqa: BLE001 - of a mark's callback: reported, the owner is told all the same
             self._owner_failed(error)
-        owner = self.owner
         if self._waiter is not None:
             self._waiter.wake(self.error or closed())
-        if owner is None or self._told:
+        if (owner := self.owner) is None or self._told:
             return
         self._told = True
         try:
@@ -373,13 +369,17 @@ class Stream(Timed):
             self._owner_failed(error)
 
     def _arm_reader(self) -> None:
-        self._reader = True
-        self._loop.add_reader(self.fd, self._readable)
+        self._reader = watch(self._loop, self.fd, self._readable, self)
 
     def _drop_reader(self) -> None:
-        if self._reader:
-            self._reader = False
+        if self._reader is not None:
+            self._reader = None
             self._loop.remove_reader(self.fd)
+
+    def watch_again(self, gone: Watch) -> None:  # noqa: D102 - see core.watch
+        if self._reader is gone:
+            self._drop_reader()
+            self._arm_reader()
 
     def _arm_writer(self) -> None:
         if not self._writer:
@@ -395,5 +395,5 @@ class Stream(Timed):
             self._clock.suspend(self)
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "open"
-        return f"<{type(self).__name__} fd={self.fd} peer={self.peer!r} {state} unsent={self.chain.length}>"
+        kind, state = type(self).__name__, "closed" if self.closed else "open"
+        return f"<{kind} fd={self.fd} peer={self.peer!r} {state} unsent={self.chain.length}>"

@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.watch import watch
+
 if TYPE_CHECKING:
+    from headrace.core.watch import Watch
     from headrace.lua.vm import VM
 
 
@@ -25,6 +29,7 @@ class Scheduler:
         self._turn: asyncio.Handle | None = None
         self._lookups: set[asyncio.Task[None]] = set()
         self._entries: dict[str, Callable[..., Any]] = {}
+        self._watches: dict[int, Watch] = {}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What the prelude calls."""
@@ -58,6 +63,7 @@ class Scheduler:
                 handle.cancel()
         for task in self._lookups:
             task.cancel()
+        self._watches.clear()
         self._timer = self._turn = self.loop = None
 
     # descriptors
@@ -65,12 +71,18 @@ class Scheduler:
     def watch(self, fd: int) -> None:
         """Call the VM when fd is readable, until unwatch()."""
         assert self.loop is not None
-        self.loop.add_reader(fd, self._readable, fd)
+        self._watches[fd] = watch(self.loop, fd, partial(self._readable, fd), self)
 
     def unwatch(self, fd: int) -> None:
         """See watch()."""
-        if self.loop is not None:
+        if self.loop is not None and self._watches.pop(fd, None) is not None:
             self.loop.remove_reader(fd)
+
+    def watch_again(self, gone: Watch) -> None:
+        """See headrace.core.watch."""
+        if self._watches.get(gone.fd) is gone:
+            self.unwatch(gone.fd)
+            self.watch(gone.fd)
 
     def watch_write(self, fd: int) -> None:
         """Call the VM when fd is writable, until unwatch_write()."""

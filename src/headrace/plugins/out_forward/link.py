@@ -130,21 +130,8 @@ class Link:
             for reply in self._replies:
                 if not self._acknowledge(reply):
                     return
-            if self.waiting:
-                self._look()
         except (ValueError, TypeError, msgpack.UnpackException, msgpack.BufferFull, RecursionError):
             self.abort(ConnectionFailed(f"{self._title} sent something that is no reply", kind="protocol"))
-
-    def _look(self) -> None:
-        """See whether the connection was reset while its last bytes were read.
-
-        uvloop tells of a reset once, and then of nothing more; a reader who found data before it would wait for ever.
-        """
-        found = self._stream.probe()
-        if found in {"eof", "error"}:
-            self.abort(ConnectionFailed(f"{self._title} closed the connection", kind="closed"))
-        elif found == "data":
-            self._stream.start_reading()  # what the look has decrypted is handed on
 
     def _acknowledge(self, reply: object) -> bool:
         if isinstance(reply, dict) and (name := reply.get("ack")) is not None:
