@@ -8,7 +8,8 @@ from headrace.core.names import literal
 from headrace.edge.upstream.address import Url, group_of, parse_url
 from headrace.edge.upstream.ask import Ask, body_length, request_uri, safe_method, safe_target, unparsed
 from headrace.edge.upstream.reply import HttpReader
-from headrace.edge.upstream.visit import Route, Unroutable, Visit
+from headrace.edge.upstream.service import Route, Unroutable
+from headrace.edge.upstream.visit import Visit
 from headrace.edge.values import Value, evaluate
 from headrace.errors import ConfError
 

@@ -10,8 +10,7 @@ https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_next_upstream
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log, phases
 from headrace.edge.body import refuse_broken_body
@@ -20,6 +19,7 @@ from headrace.edge.upstream.answer import orders_of, take_head, take_through_red
 from headrace.edge.upstream.body import BodyPump, send_ask
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
+from headrace.edge.upstream.service import Unroutable
 from headrace.edge.upstream.settings import ERROR, INVALID_HEADER, NEXT_STATUSES, NON_IDEMPOTENT, TIMEOUT
 from headrace.edge.upstream.state import state_of
 from headrace.edge.upstream.tunnel import tunnel
@@ -35,57 +35,12 @@ if TYPE_CHECKING:
     from headrace.edge.upstream.link import Key
     from headrace.edge.upstream.peers import Chooser, Group, Peer
     from headrace.edge.upstream.reply import Reader
-    from headrace.edge.upstream.settings import Settings
+    from headrace.edge.upstream.service import Service
     from headrace.edge.upstream.state import Try
 
 _UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
 READ_SIZE: Final = 65536
 HEADER: Final = "reading response header from upstream"
-
-
-@dataclass(slots=True)
-class Route:
-    """Where a request goes. scheme: for logs; host: for the Host field and for TLS; uri: what replaces the location."""
-
-    group: Group
-    scheme: bytes
-    host: bytes
-    port: bytes
-    uri: bytes = b""
-    literal: bool = False
-    """The URI is sent as it is (it came from variables)."""
-    tls: bool = False
-
-
-class Unroutable(Exception):
-    """A request that leads nowhere: what to log, and the status to answer."""
-
-    def __init__(self, message: bytes, status: int = 502) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-
-
-class Service(Protocol):
-    """The upstream of one location, and the protocol it speaks."""
-
-    settings: Settings
-
-    def route(self, request: Request) -> Route:
-        """Where the request goes. Raises Unroutable."""
-        ...
-
-    def may_stream(self, request: Request) -> bool:
-        """The protocol can carry the request body while it arrives."""
-        ...
-
-    def ask(self, request: Request, route: Route, *, stream: bool) -> Ask:
-        """The request as the upstream gets it."""
-        ...
-
-    def reader(self, request: Request, ask: Ask) -> Reader:
-        """What reads the answer."""
-        ...
 
 
 class Visit:

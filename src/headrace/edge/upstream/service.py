@@ -1,0 +1,58 @@
+"""The upstream of a location, in whatever protocol: where a request goes, what is sent, who reads the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headrace.edge.request import Request
+    from headrace.edge.upstream.ask import Ask
+    from headrace.edge.upstream.peers import Group
+    from headrace.edge.upstream.reply import Reader
+    from headrace.edge.upstream.settings import Settings
+
+
+@dataclass(slots=True)
+class Route:
+    """Where a request goes. scheme: for logs; host: for the Host field and for TLS; uri: what replaces the location."""
+
+    group: Group
+    scheme: bytes
+    host: bytes
+    port: bytes
+    uri: bytes = b""
+    literal: bool = False
+    """The URI is sent as it is (it came from variables)."""
+    tls: bool = False
+
+
+class Unroutable(Exception):
+    """A request that leads nowhere: what to log, and the status to answer."""
+
+    def __init__(self, message: bytes, status: int = 502) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class Service(Protocol):
+    """The upstream of one location, and the protocol it speaks."""
+
+    settings: Settings
+
+    def route(self, request: Request) -> Route:
+        """Where the request goes. Raises Unroutable."""
+        ...
+
+    def may_stream(self, request: Request) -> bool:
+        """The protocol can carry the request body while it arrives."""
+        ...
+
+    def ask(self, request: Request, route: Route, *, stream: bool) -> Ask:
+        """The request as the upstream gets it."""
+        ...
+
+    def reader(self, request: Request, ask: Ask) -> Reader:
+        """What reads the answer."""
+        ...
