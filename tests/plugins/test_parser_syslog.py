@@ -89,7 +89,6 @@ def test_another_time_format_and_keep_time_key(engine):
     ("rest", "expected"),
     [
         ("- - - Hi, from\nFluentd!\n", {"pid": "-", "msgid": "-", "extradata": "-", "message": "Hi, from\nFluentd!"}),
-        ("1 ID - ", {"pid": "1", "msgid": "ID", "extradata": "-", "message": ""}),
         ("1 ID -", {"pid": "1", "msgid": "ID", "extradata": "-"}),
         (
             '1 ID [a@1 x="3"][b@1 y="4"] [Hi]!',
@@ -100,11 +99,18 @@ def test_another_time_format_and_keep_time_key(engine):
 )
 def test_rfc5424(engine, form, rest, expected):
     text = f"<16>1 2024-02-28T12:00:00.003Z 192.168.0.1 fluentd {rest}"
-    if (engine, rest) == ("regexp", "1 ID - "):
-        pytest.skip("the regexp engine takes no empty message, as in Fluentd")
     time, record = parse(text, f"parser_engine {engine}", "with_priority true", f"message_format {form}")
     assert time == TIME + 3_000_000
     assert record == {"pri": 16, "host": "192.168.0.1", "ident": "fluentd", **expected}
+
+
+@pytest.mark.parametrize("form", ["rfc5424", "auto"])
+def test_an_empty_message_of_rfc5424(form):
+    text = "<16>1 2024-02-28T12:00:00.003Z 192.168.0.1 fluentd 1 ID - "
+    rest = ("with_priority true", f"message_format {form}")
+    _, record = parse(text, "parser_engine string", *rest)
+    assert (record["extradata"], record["message"]) == ("-", "")
+    assert parse(text, "parser_engine regexp", *rest)[1] is None  # as in Fluentd
 
 
 @BOTH
