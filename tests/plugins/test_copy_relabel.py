@@ -201,3 +201,63 @@ async def test_relabel():
     await kit.emit("t", {"a": 1})
     assert kit.of(Store).records == [{"a": 1}]
     await kit.stop()
+
+
+def circle(pattern="**", inner="", back="@A"):
+    return f"""
+    <match {pattern}>
+      @type copy
+      <store>
+        @type relabel
+        @label @A
+      </store>
+      <store>
+        @type store
+      </store>
+    </match>
+    <match **>
+      @type store
+    </match>
+    <label @A>
+      <match **>
+        @type relabel
+        @label @B
+      </match>
+    </label>
+    <label @B>
+      {inner}
+      <match {pattern}>
+        @type relabel
+        @label {back}
+      </match>
+      <match **>
+        @type store
+      </match>
+    </label>
+    """
+
+
+@pytest.mark.parametrize("pattern", ["**", "a.b", "x a.b"])
+def test_labels_in_a_circle_are_refused(pattern):
+    for back in ("@A", "@ROOT"):
+        kit = Kit(circle(pattern, back=back), plugins=[Store])
+        assert len(kit.errors) == 1, kit.errors
+        assert "round for ever" in kit.errors[0]
+        assert "relabel" not in kit.errors[0]
+
+
+def test_a_filter_may_end_a_circle():
+    kit = Kit(
+        circle(inner="<filter **>\n@type grep\n<exclude>\nkey a\npattern b\n</exclude>\n</filter>"), plugins=[Store]
+    )
+    assert not kit.errors
+    assert any("round for ever" in str(warning) for warning in kit.problems.warnings)
+
+
+async def test_events_that_go_round_are_told_of(caplog):
+    kit = Kit(circle(inner="<filter **>\n@type stdout\n</filter>"), plugins=[Store])
+    await kit.start()
+    with caplog.at_level(logging.WARNING), pytest.raises(RecursionError):
+        await kit.emit("t", {"a": 1})
+    assert "emit transaction failed" in caplog.text
+    await kit.stop()

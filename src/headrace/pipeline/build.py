@@ -13,7 +13,7 @@ from headrace.errors import ConfError
 from headrace.pipeline.context import Context, Settings, of_kind
 from headrace.pipeline.logevents import LABEL as LOG_LABEL
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.plugin import Source
+from headrace.pipeline.plugin import Output, Source
 from headrace.pipeline.router import Router
 from headrace.pipeline.system import SystemSection
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.plugin import ListenSpec
 
 ERROR_LABEL: Final = "@ERROR"
+_ANY_TAG: Final = "\0"
+"""A tag that only patterns for all tags take."""
 _IN_WORKER: Final = ("source", "match", "filter", "label")
 _IN_LABEL: Final = ("match", "filter")
 _TOP: Final = (*_IN_WORKER, "system", "worker")
@@ -60,6 +62,7 @@ def build_pipeline(
             if not any(child.name == "match" for child in directive.block or ()):
                 problems.error(f"<label {router.name}> has no <match> section", directive.place)
     _rules([directive for directive, _own in parts if directive.name in _IN_LABEL], context.root, context)
+    _no_circles(context)
     if sources and not system.without_source:
         for directive, own in parts:
             if directive.name == "source":
@@ -161,6 +164,34 @@ def _rules(sections: Sequence[Directive], router: Router, context: Context) -> N
                 router.add_output(pattern, plugin)
         except ValueError as error:
             problems.error(str(error), directive.place)
+
+
+def _no_circles(context: Context) -> None:
+    """Report labels that pass events to each other for ever, under a tag that the configuration tells of, or any."""
+    routers = [context.root, *context.labels.values()]
+    tags = {_ANY_TAG, *(tag for router in routers for tag in router.literal_tags())}
+    told: set[int] = set()
+
+    def walk(router: Router, tag: str, trail: tuple[Router, ...], *, filtered: bool) -> None:
+        filters, taker = router.way_of(tag)
+        filtered = filtered or bool(filters)
+        if not isinstance(taker, Output) or id(taker) in told:
+            return
+        for target in taker.passes_to:
+            if target in (*trail, router):
+                told.add(id(taker))
+                shown = "events" if tag == _ANY_TAG else f'events with the tag "{tag}"'
+                (context.problems.warn if filtered else context.problems.error)(
+                    f"{shown} come back to {target.name} here, and go round for ever",
+                    taker.place,
+                    hint="unless a filter ends them" if filtered else "send them to a label that does not lead back",
+                )
+            else:
+                walk(target, tag, (*trail, router), filtered=filtered)
+
+    for router in routers:
+        for tag in sorted(tags):
+            walk(router, tag, (), filtered=False)
 
 
 def _each_address_once(context: Context) -> None:

@@ -213,8 +213,7 @@ class Context:
         plugin.context = self
         plugin.router = router or self.root
         self._name(plugin, type_name)
-        if isinstance(plugin, Source) and plugin.label_ is not None:
-            plugin.router = self.label(plugin.label_, plugin.place_of("@label"))
+        self._relabel(plugin)
         if isinstance(plugin, Source) and plugin.ack_mode != "buffer":
             if plugin.ack_deadline <= 0:
                 problems.error('parameter "ack_deadline" must be above 0', plugin.place_of("ack_deadline"))
@@ -255,6 +254,15 @@ class Context:
         plugin.log = logging.getLogger(f"{self.log.name}.{plugin.plugin_id}")
         if plugin.log_level is not None:
             plugin.log.setLevel(LEVELS[plugin.log_level])
+
+    def _relabel(self, plugin: Plugin) -> None:
+        if not isinstance(plugin, (Source, Filter, Output)):
+            return
+        if plugin.takes_label:
+            if plugin.label_ is not None:
+                plugin.router = self.label(plugin.label_, plugin.place_of("@label"))
+        elif type(plugin).label_ in (Filter.label_, Output.label_) and plugin.label_ is not None:
+            self.problems.warn("@label has no effect here: this plugin emits nothing", plugin.place_of("@label"))
 
     def _wire(self, plugin: Output, primary: Output | None) -> None:
         # The runner knows buffers and lanes; importing it above would make a circle with the base classes.

@@ -86,6 +86,8 @@ class Plugin(Configurable):
     kind: ClassVar[str] = ""
     multi_workers_ready: ClassVar[bool] = True
     """False: a source that only one worker may run."""
+    takes_label: ClassVar[bool] = False
+    """Whether `@label` tells where the events go that the plugin emits by `self.router`."""
     old_style: ClassVar[Mapping[str, str]] = {}
     """Sections whose parameters may stand beside the others, as before Fluentd 0.14: buffer, parse, format, inject.
 
@@ -132,6 +134,7 @@ class Source(Plugin):
 
     kind = "input"
     multi_workers_ready = False
+    takes_label = True
 
     label_ = string(default=None, key="@label", doc="The <label> that takes the events")
     ack_mode = enum(
@@ -166,6 +169,8 @@ class Filter(Plugin):
     """Whether `filter_later` is called in place of `filter_batch`."""
     stateful: ClassVar[bool] = False
     """Whether what comes out may hold events of earlier batches: it goes on without the id of its batch."""
+
+    label_ = string(default=None, key="@label", doc="Has no effect: what a filter lets pass stays in its label")
 
     def filter(self, tag: str, time: int, record: Record) -> Record | None:
         """Return the record, or another in its place, or None to drop it. It must not change its argument."""
@@ -249,11 +254,17 @@ class Output(Plugin):
     """Parameters of <buffer> that this output sets where the configuration does not; "@type" too."""
     default_chunk_keys: ClassVar[tuple[str, ...]] = ()
     """The chunk keys of a <buffer> section without an argument."""
+    only_counts: ClassVar[bool] = False
+    """True: `process` needs the number of events and nothing else of a batch."""
     emits: ClassVar[bool] = False
     """True: it brings events back into the pipeline, by `self.router`, and ends before the other outputs."""
     formatted_to_msgpack: ClassVar[bool] = False
     """True: `format` makes msgpack entries, so that `chunk.events()` works."""
 
+    passes_to: Sequence[Router] = ()
+    """The labels that it sends every event to at once, under the same tag; `provision` sets it."""
+
+    label_ = string(default=None, key="@label", doc="The <label> that takes the events that the output emits")
     slow_flush_log_threshold = number(default=20.0, doc="Seconds after which a flush is logged as slow")
     buffer_section = raw_section(name="buffer", doc="How chunks are built, kept, flushed and retried")
     secondary_section = raw_section(name="secondary", doc="The output that takes what this one could not deliver")

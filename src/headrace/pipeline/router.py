@@ -15,6 +15,7 @@ Errors:
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow
@@ -24,7 +25,7 @@ from headrace.pipeline.throttle import Throttle
 from headrace.pipeline.waiting import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from headrace.pipeline.plugin import Collector, Filter
     from headrace.pipeline.refused import Refused
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     Route = Callable[[str, Batch], Awaitable[None] | None]
 
 CACHE_SIZE: Final = 1024
+_DEEP: Final = 500
+"""Frames, of the 1000 that Python allows, above which a RecursionError is not yet told of."""
+_MAGIC: Final = frozenset("*?{}[]/\\")
 
 
 class ErrorDesk:
@@ -145,9 +149,24 @@ class Router:
         """Whether an output takes this tag."""
         return self._find(tag)[1] is not None
 
+    def literal_tags(self) -> Iterator[str]:
+        """Yield the patterns of its outputs that are plain tags."""
+        for pattern, _plugin, collector in self._rules:
+            if collector is not None:
+                yield from (text for text in pattern.text.split() if not _MAGIC.intersection(text))
+
+    def way_of(self, tag: str) -> tuple[list[Filter], Collector | None]:
+        """The filters that a tag goes through, and the output that takes it."""
+        return self._find(tag)
+
     def taker_of(self, tag: str) -> Collector | None:
         """The output that takes a tag."""
         return self._find(tag)[1]
+
+    def only_counts(self, tag: str) -> bool:
+        """Whether nobody on the way of a tag looks at its events, so that nobody need look whether they are any."""
+        taker = getattr(self._hot.get(tag) or self._route(tag), "__self__", None)
+        return getattr(taker, "only_counts", False) and getattr(taker, "runner", None) is None
 
     def reroute(self) -> None:
         """Work out anew where tags lead: methods of plugins were replaced."""
@@ -163,6 +182,10 @@ class Router:
             return route(tag, batch)
         except BufferOverflow:
             raise
+        except RecursionError as error:
+            if _deep():
+                raise  # there is no room to tell of it here; whoever is further out tells
+            return self.desk.batch(tag, batch, error)
         except Exception as error:  # noqa: BLE001 - an output's error concerns its events, not its source
             return self.desk.batch(tag, batch, error)
 
@@ -202,6 +225,15 @@ class Router:
         self.unmatched += batch.count
         if not self._quiet:
             self._warned.log(self.log, logging.WARNING, "no patterns matched: tag=%r label=%s", tag, self.name)
+
+
+def _deep() -> bool:
+    """Whether the stack has so many frames that logging may not work."""
+    try:
+        sys._getframe(_DEEP)  # noqa: SLF001 - there is no other way to ask without walking the stack
+    except ValueError:
+        return False
+    return True
 
 
 def _build(filters: Sequence[Filter], last: Route) -> Route:

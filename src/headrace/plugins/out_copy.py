@@ -102,6 +102,7 @@ class CopyOutput(Output):
                 self._stores.append(_Store(output, arguments))
         for store, following in zip(self._stores, self._stores[1:], strict=False):
             store.required = store.required or following.is_fallback
+        self.passes_to = [router for store in self._stores for router in store.output.passes_to]
         if not self._stores:
             raise ConfError("no <store> can be used", self.place)
         self._copy = _COPIES.get("shallow" if self.deep_copy else self.copy_mode)

@@ -80,6 +80,7 @@ class ExecFilterOutput(Output):
     """Sends events through a command."""
 
     emits = True
+    takes_label = True
     old_style: ClassVar[Mapping[str, str]] = {"buffer": ""}
     buffer_defaults: ClassVar[Mapping[str, str]] = {"flush_mode": "interval", "flush_interval": "1"}
 

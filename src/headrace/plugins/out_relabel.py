@@ -29,6 +29,7 @@ class RelabelOutput(Output):
                 self.place_of("@label"),
             )
         self._emit = target.emit
+        self.passes_to = (target,)
 
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Emit a batch in the label."""

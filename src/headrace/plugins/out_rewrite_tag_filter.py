@@ -63,6 +63,8 @@ class Rule(Configurable):
 class RewriteTagFilterOutput(Output):
     """Gives events other tags."""
 
+    takes_label = True
+
     capitalize_regex_backreference = boolean(default=False, doc="Groups begin with a capital letter in the tag")
     remove_tag_prefix = string(default=None, doc="Take this, and a dot, from the tag before it is filled in")
     remove_tag_regexp = regexp(default=None, doc="Take what matches from the tag before it is filled in")

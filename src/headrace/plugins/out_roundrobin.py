@@ -72,6 +72,7 @@ class RoundRobinOutput(Output):
             if output is not None:
                 self._outputs.append(output)
                 weights.append(weight)
+        self.passes_to = [router for output in self._outputs for router in output.passes_to]
         if not self._outputs:
             raise ConfError("no <store> can be used", self.place)
         self._turns = turns(weights) or [0]

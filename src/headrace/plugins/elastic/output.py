@@ -56,6 +56,8 @@ class Request:
 class ElasticOutput(ElasticParameters):
     """What both outputs do."""
 
+    takes_label = True
+
     content_type: ClassVar[str] = NDJSON
 
     def provision(self, context: Context) -> None:

@@ -32,6 +32,8 @@ _STREAMS_MAX: Final = 10_000
 class DetectExceptionsOutput(Output):
     """Puts stack traces together."""
 
+    takes_label = True
+
     remove_tag_prefix = string(doc="Take this, and a dot, from the tag, so that events do not come back here")
     message = string(default="", doc="Field of the text; empty: message or log, whichever is there")
     multiline_flush_interval = time(default=None, doc="Seconds after which an unfinished trace goes on")
