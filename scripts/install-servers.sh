@@ -33,6 +33,7 @@ want npm /usr/bin/npm /usr/local/bin/npm
 want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
 want systemd /usr/bin/journalctl
 want systemd-journal-remote /lib/systemd/systemd-journal-remote
+want ruby /usr/bin/ruby
 want libpcre2-8-0 "/usr/lib/*/libpcre2-8.so.0"
 
 [ -n "$missing" ] || exit 0
