@@ -13,12 +13,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Error
-from headrace.pipeline.ack import AckRouter
 from headrace.pipeline.context import of_kind
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.logevents import LogEvents, log_router
 from headrace.pipeline.plugin import LEVELS, Filter, Output, Plugin, Source
 from headrace.pipeline.refused import Refused
+from headrace.pipeline.tap import Tap, Taps
 
 if TYPE_CHECKING:
     import socket
@@ -44,6 +44,7 @@ class Pipeline:
         self.plugins = context.plugins
         self._started: list[Plugin] = []
         self._log_events: LogEvents | None = None
+        self._taps = Taps(context)
 
     @property
     def router(self) -> Router:
@@ -138,6 +139,10 @@ class Pipeline:
             if runner.started:
                 runner.flush()
 
+    def tap(self, pattern: str, side: str | None, *, counts_only: bool = False) -> Tap:
+        """Look at events that enter ("in") or leave ("out") plugins; see tap.py. Raises Error when none fits."""
+        return self._taps.open(pattern, side, counts_only=counts_only)
+
     def stats(self) -> dict[str, Any]:
         """Return the figures of every plugin by its id, and of the routers."""
         plugins: dict[str, Any] = {}
@@ -149,8 +154,8 @@ class Pipeline:
                 figures.update(received=plugin.received, refused=plugin.refused)
             elif isinstance(plugin, Filter):
                 figures.update(received=plugin.received, passed=plugin.passed)
-            if isinstance(plugin, Source) and isinstance(plugin.router, AckRouter):
-                figures["acks_late"] = plugin.router.late
+            if isinstance(plugin, Source) and (late := getattr(plugin.router, "late", None)) is not None:
+                figures["acks_late"] = late
             plugins[plugin.plugin_id] = figures
         context = self.context
         return {

@@ -149,6 +149,9 @@ class Source(Plugin):
         """Return the sockets that must be open before start."""
         return []
 
+    def rerouted(self) -> None:
+        """`self.router` is another one now: whoever keeps its `emit` takes it anew."""
+
     async def quiesce(self) -> None:
         """Accept nothing new, finish what was accepted; what cannot be finished is not acknowledged."""
 

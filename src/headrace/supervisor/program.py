@@ -86,6 +86,18 @@ class Listen:
     open: Callable[[], socket.socket]
 
 
+class Feed(Protocol):
+    """Something that goes on for as long as its reader wants."""
+
+    async def next(self) -> bytes:
+        """What comes next; it is some bytes each time, at least every few seconds."""
+        ...
+
+    def close(self) -> None:
+        """The reader is gone."""
+        ...
+
+
 class Engine(Protocol):
     """What one worker runs."""
 
@@ -99,6 +111,10 @@ class Engine(Protocol):
 
     def stats(self) -> dict[str, Any]:
         """Figures for JSON, by room."""
+        ...
+
+    def tap(self, query: Mapping[str, str]) -> Feed:
+        """A feed of what happens, chosen by `query`. Raises Error when there is no such thing."""
         ...
 
     def reopen_logs(self) -> None:

@@ -32,7 +32,7 @@ from headrace.supervisor.metrics import Heart, worker_stats
 if TYPE_CHECKING:
     import socket
 
-    from headrace.supervisor.program import Engine, Identity, Program
+    from headrace.supervisor.program import Engine, Feed, Identity, Program
 
 CANNOT_START: Final = 2
 """Exit status of a worker that could not start: starting it again at once would not help."""
@@ -93,6 +93,7 @@ class Worker:
         gc.set_threshold(10_000, 20, 20)
         gc.enable()
         sys.setswitchinterval(_SWITCH_INTERVAL)
+        osproc.keep_freed_memory()
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(self._report)
         self._install_signals()
@@ -124,7 +125,7 @@ class Worker:
     async def _life(self) -> int:
         # Not before the loop runs: what was sent meanwhile would be lost.
         osproc.unblock_signals()
-        admin = AdminServer(self.stats)
+        admin = AdminServer(self.stats, self._tap)
         try:
             if self._link.admin is not None:
                 await admin.start(self._link.admin)
@@ -226,6 +227,13 @@ class Worker:
         if engine is None:
             return {"worker": self._identity.index, "state": self._state, "pid": os.getpid()}
         return worker_stats(engine, self._identity, self._clock, self._heart, self._started, self._state)
+
+    def _tap(self, query: Mapping[str, str]) -> Feed:
+        engine = getattr(self, "_engine", None)
+        if engine is None or self._state != "running":
+            raise Error(f"the worker is {self._state}", kind="not_running")
+        feed: Feed = engine.tap(query)
+        return feed
 
     def _report(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

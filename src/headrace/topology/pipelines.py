@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.plugin import ListenSpec
     from headrace.pipeline.router import Router
     from headrace.pipeline.system import SystemSection
+    from headrace.pipeline.tap import Tap
     from headrace.supervisor.program import Identity
     from headrace.topology.options import PipelineOptions
 
@@ -220,6 +221,10 @@ class PipelinePart:
     def stats(self) -> dict[str, Any]:
         """Figures of all plugins."""
         return self._pipeline.stats()
+
+    def tap(self, pattern: str, side: str | None, *, counts_only: bool) -> Tap:
+        """Look at live events. Raises Error when nothing fits."""
+        return self._pipeline.tap(pattern, side, counts_only=counts_only)
 
     def flush(self) -> None:
         """Queue what is staged."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.errors import Error
+
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Mapping
 
     from headrace.core.clock import Clock
+    from headrace.pipeline.tap import Tap
     from headrace.supervisor.log import EngineLog
     from headrace.supervisor.program import Identity
     from headrace.topology.gateway import GatewayPart
@@ -78,6 +81,18 @@ class Running:
         if self._pipeline is not None:
             figures["pipeline"] = self._pipeline.stats()
         return figures
+
+    def tap(self, query: Mapping[str, str]) -> Tap:
+        """Look at live events of the pipeline: glob, side ("in", "out" or nothing), counts ("1": no events).
+
+        Raises Error when there is nothing to look at.
+        """
+        if self._pipeline is None:
+            raise Error("there is no pipeline to look into: only a gateway runs", kind="not_found")
+        side = query.get("side") or None
+        if side not in {None, "in", "out"}:
+            raise Error(f'side must be "in" or "out", not "{side}"', kind="usage")
+        return self._pipeline.tap(query.get("glob") or "*", side, counts_only=query.get("counts") == "1")
 
     def reopen_logs(self) -> None:
         """Open the gateway's logs anew."""

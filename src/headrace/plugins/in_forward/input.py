@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.conf.params import boolean, integer, section, size, string, time
 from headrace.pipeline.plugin import ListenSpec, Source
+from headrace.pipeline.router import Router
 from headrace.plugins.forward import entries
 from headrace.plugins.in_forward.heartbeat import Heartbeats
 from headrace.plugins.in_forward.intake import Terms
@@ -134,11 +135,21 @@ class ForwardInput(Source):
             ratio_limit=self.decompression_ratio_limit,
             looks=bool(self.skip_invalid_event),
             deduplicates=self.deduplicate,
+            only_counts=self._only_counts,
         )
         self._server = ForwardServer(self, terms)
         self._server.start()
         self._heartbeats = Heartbeats(context.sockets[self.listen_udp.key], context.loop)
         self._heartbeats.start()
+
+    def _only_counts(self, tag: str) -> bool:
+        router = self.router
+        return type(router) is Router and router.only_counts(tag)
+
+    def rerouted(self) -> None:
+        """Events go to another router from now on."""
+        if self._server is not None:
+            self._server.emit = self.router.emit
 
     async def quiesce(self) -> None:
         """Accept nothing new, acknowledge what came."""

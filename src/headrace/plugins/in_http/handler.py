@@ -59,7 +59,7 @@ class RequestHandler:
     ) -> None:
         self._planner = planner
         self._plans = planner.kept
-        self._emit = emit
+        self.emit = emit
         self._clock = clock
         self._parse = parse
         self._time_key = time_key
@@ -154,7 +154,7 @@ class RequestHandler:
         if plan.named:
             batch.id = batch_id(plan.tag.encode("utf-8", "surrogateescape"), exchange.head.header(CHUNK) or b"")
         try:
-            pending = self._emit(plan.tag, batch)
+            pending = self.emit(plan.tag, batch)
         except Error as error:
             raise _as_status(error) from error
         self.events += len(events)

@@ -168,6 +168,11 @@ class HttpInput(Source):
         )
         self._listener.start()
 
+    def rerouted(self) -> None:
+        """Events go to another router from now on."""
+        if self._handler is not None:
+            self._handler.emit = self.router.emit
+
     def _out_of_descriptors(self, error: OSError) -> None:
         assert self._handler is not None
         closed = evict_idle(self._handler.connections, EVICTED)

@@ -148,6 +148,11 @@ class TailInput(TailParameters):
         free = self._acquire()
         self._spawn(self._follow(free=free))
 
+    def rerouted(self) -> None:
+        """Events go to another router from now on."""
+        if hasattr(self, "_reader"):
+            self._reader.send_to(self.router.emit)
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.context.loop.create_task(work, name=self.plugin_id)
         task.add_done_callback(self._ended)

@@ -57,6 +57,10 @@ class Outlet:
         self.failed = 0
         self._failures = Throttle(now=clock.now)
 
+    def send_to(self, emit: Callable[[str, Batch], Awaitable[None] | None]) -> None:
+        """Emit to another router from now on."""
+        self._to = emit
+
     def put(self, tail: Tailed, batch: Batch, after: int) -> None:
         """Emit a batch of a file; after: the offset when the buffers have it."""
         tail.pending = (batch, after)

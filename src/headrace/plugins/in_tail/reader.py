@@ -109,6 +109,10 @@ class Reader:
         self._truncations = Throttle(now=clock.now)
         self._failures = Throttle(now=clock.now)
 
+    def send_to(self, emit: Callable[[str, Batch], Awaitable[None] | None]) -> None:
+        """Emit to another router from now on."""
+        self._outlet.send_to(emit)
+
     def enqueue(self, tail: Tailed) -> None:
         """It is worth a look at this file, in its turn."""
         if tail.queued or tail.busy or tail.timer is not None or tail.held_back or tail.closed:

@@ -1,6 +1,7 @@
 """Figures of running workers: each serves them on a unix socket in the run folder of its master.
 
 rundir.py   where the sockets are, and which masters run
-server.py   the worker's side: one GET, one JSON answer
-client.py   the other side: ask every worker, add up
+server.py   the worker's side: figures as one JSON answer, and feeds of live events
+client.py   the other side of figures: ask every worker, add up
+feeds.py    the other side of feeds: those of all workers, as they come
 """
