@@ -144,8 +144,6 @@ class Location:
         found = None if dot < 0 or b"/" in uri[dot:] else self.types.get(uri[dot + 1 :].lower())
         if found is None:
             found = self.default_type
-        if self.charset and found.startswith(b"text/"):
-            found = b"%b; charset=%b" % (found, self.charset)
         if len(self.known_types) < REMEMBERED and len(uri) < 256:
             self.known_types[uri] = found
         return found

@@ -60,6 +60,10 @@ class Postponed:
         self.queue.append(subrequest)
         subrequest.start()
 
+    def waits_for(self, subrequest: Subrequest) -> bool:
+        """Whether it is the last one that was begun."""
+        return next((item for item in reversed(self.queue) if isinstance(item, Subrequest)), None) is subrequest
+
     def settle(self) -> None:
         """Send what nothing stands before any more."""
         queue, request = self.queue, self.request
@@ -68,7 +72,7 @@ class Postponed:
             if isinstance(first, Subrequest):
                 if not first.finished:
                     return
-                data = first.answer
+                data = b"" if first.muted else first.answer
             else:
                 data = first
             queue.popleft()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.postpone import Postponed
     from headrace.edge.server import Server
+    from headrace.edge.ssi.page import Page
 
 live: Final[dict[int, Request]] = {}
 """Requests by the integer handle that stands for them where no Python object may go (Lua)."""
@@ -95,6 +96,12 @@ class Request:
     """Address and port of the client that realip found; None: the connection's peer."""
     postponed: Postponed | None = None
     """What waits for subrequests whose answers are parts of this one (edge.postpone)."""
+    charset: bytes = b""
+    """The character set that the answer names, in lower case, where the configuration sets it."""
+    page: Page | None = None
+    """The page with commands that this answer is (edge.ssi)."""
+    trailers: Callable[[], list[tuple[bytes, bytes]]] | None = None
+    """Makes the fields that follow a chunked body (RFC 9112 7.1.2)."""
     ending: bool = False
     """The last part of the body waits for subrequests."""
     _id: int = 0
@@ -275,6 +282,9 @@ class Request:
                 self.output(data)
             self.finish()
             return
+        if self.trailers is not None and self.chunked:
+            self._finish_trailed(data)
+            return
         self.finished = self.started = True
         self.head_size = len(head)
         if self.header_only:
@@ -288,6 +298,17 @@ class Request:
             end(self)
         elif self._id:
             del live[self._id]
+
+    def _trailers(self) -> list[tuple[bytes, bytes]]:
+        assert self.trailers is not None
+        return [(name, value) for name, value in self.trailers() if value]
+
+    def _finish_trailed(self, data: bytes) -> None:
+        """End an answer that has trailers, with its last part."""
+        if data and not self.header_only:
+            self.put(data)
+        self.push()
+        self.close_answer()
 
     def _filter_end(self) -> None:
         rest = filter_body(self, b"", last=True)
@@ -353,7 +374,11 @@ class Request:
         self.finished = True
         if self.started:
             self.push()
-            self.exchange.finish()
+            self.exchange.finish(() if self.trailers is None or not self.chunked else self._trailers())
+        elif self.trailers is not None and self.chunked:
+            self.finished = False
+            self._finish_trailed(b"")
+            return
         else:
             pending, self._pending = self._pending, None
             data = b"" if not pending else pending[0] if len(pending) == 1 else b"".join(pending)

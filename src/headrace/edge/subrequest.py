@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.core.http1.server import HttpConnection
     from headrace.core.http1.settings import ServerSettings
     from headrace.core.stream import Stream
+    from headrace.edge.location import Location
 
 MAX_DEPTH: Final = 50
 """Subrequests within subrequests."""
@@ -123,6 +124,10 @@ class Subrequest(Request):
         self.internal = True
         self.bare = bare
         self.truncated = False
+        self.entry: Location | None = None
+        """Where it begins, when its URI does not say it."""
+        self.muted = False
+        """What waits for it does not show its answer."""
         self.collected: list[bytes] = []
         self.size = 0
         self.task: asyncio.Task[None] | None = None
@@ -159,6 +164,10 @@ class Subrequest(Request):
         fields.set_all(b"Content-Length", (b"%d" % size,) if data is not None or path is not None else ())
         self.body, self.body_file = data, path
 
+    def enter(self, location: Location) -> None:
+        """Begin in a location, whatever the URI is."""
+        self.entry = self.location = location
+
     def start(self) -> None:
         """Run in a turn of the loop of its own."""
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -170,7 +179,7 @@ class Subrequest(Request):
                 self.log_error(log.ERR, b'subrequests cycle while processing "%b"' % self.uri)
                 steps = self.complete(500)
             else:
-                steps = self.server.steps or find_location(self)
+                steps = self.server.steps or find_location(self) if self.entry is None else self.entry.inner_steps
             if steps is not None:
                 rest = phases.run(self, steps)
                 if rest is not None:

@@ -9,27 +9,35 @@ from headrace.edge.families.addition import AdditionFamily
 from headrace.edge.families.auth_basic import AuthBasicFamily
 from headrace.edge.families.auth_request import AuthRequestFamily
 from headrace.edge.families.autoindex import AutoindexFamily, RandomIndexFamily
+from headrace.edge.families.cgi import FastcgiFamily, ScgiFamily, UwsgiFamily
+from headrace.edge.families.charset import CharsetFamily
+from headrace.edge.families.dav import DavFamily
 from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.gzip import GzipFamily
 from headrace.edge.families.gzip_static import GzipStaticFamily
 from headrace.edge.families.headers import HeadersFamily
 from headrace.edge.families.http import HttpFamily
+from headrace.edge.families.http2 import Http2Family
 from headrace.edge.families.limit_conn import LimitConnFamily
 from headrace.edge.families.limit_req import LimitReqFamily
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
 from headrace.edge.families.maps import MapFamily
+from headrace.edge.families.memcached import MemcachedFamily
+from headrace.edge.families.mirror import MirrorFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.referer import RefererFamily
 from headrace.edge.families.rewrite import RewriteFamily
+from headrace.edge.families.secure_link import SecureLinkFamily
 from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
 from headrace.edge.families.small_content import SmallContentFamily
+from headrace.edge.families.ssi import SsiFamily
 from headrace.edge.families.static import FileFamily, StaticFamily
 from headrace.edge.families.sub_filter import SubFamily
 from headrace.edge.families.tls import TlsFamily
@@ -46,6 +54,7 @@ def builtin() -> list[Family]:
         MainFamily(),
         HttpFamily(),
         SettingsFamily(),
+        Http2Family(),
         MapFamily(),
         GeoFamily(),
         LocationFamily(),
@@ -63,15 +72,24 @@ def builtin() -> list[Family]:
         TlsFamily(),
         AdditionFamily(),
         SubFamily(),
+        CharsetFamily(),
+        SsiFamily(),
+        SecureLinkFamily(),
         RandomIndexFamily(),
         StaticFamily(),
         AutoindexFamily(),
+        DavFamily(),
         GzipStaticFamily(),
         FileFamily(),
+        MirrorFamily(),
         SmallContentFamily(),
         PythonFamily(),
         UpstreamFamily(),
         ProxyFamily(),
+        FastcgiFamily(),
+        ScgiFamily(),
+        UwsgiFamily(),
+        MemcachedFamily(),
         EchoFamily(),
         SetMiscFamily(),
         MoreHeadersFamily(),

@@ -80,7 +80,11 @@ class Gzip:
     def wanted(self, request: Request) -> bool:
         """Whether the client is to get a compressed answer."""
         head = request.exchange.head
-        if head.version < self.version or not accepts_gzip(request.header_in(b"accept-encoding")):
+        if (
+            request.parent is not None
+            or head.version < self.version
+            or not accepts_gzip(request.header_in(b"accept-encoding"))
+        ):
             return False
         if self.disable:
             agent = request.header_in(b"user-agent") or b""

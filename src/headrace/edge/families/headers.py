@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.families.common import HSLI, BaseFamily, invalid, parse_time, spec, table
 from headrace.edge.times import http_date
@@ -40,6 +40,7 @@ class HeadersFamily(BaseFamily):
     specs = table(
         spec("add_header", HSLI, 2, 3),
         spec("expires", HSLI, 1, 2),
+        spec("add_trailer", HSLI, 2, 3),
     )
 
     @staticmethod
@@ -58,25 +59,30 @@ class HeadersFamily(BaseFamily):
             raise invalid(directive)
         text = words[-1]
         if "$" in text:
-            raise ConfError('"expires" with a variable is not supported by headrace', directive.place)
-        if text in ("off", "epoch", "max"):
-            scope.set_once(directive, None if text == "off" else (text, 0.0))
+            scope.set_once(directive, (compile_value(text, scope.build.variables, directive.place), modified))
             return
-        daily = text.startswith("@")
-        negative = text.startswith("-")
-        seconds = parse_time(text[1:] if daily or text[:1] in "+-" else text)
-        if daily and seconds is not None and seconds > 86400:
-            raise ConfError('"expires" directive daily time value must be less than 24 hours', directive.place)
-        if seconds is None or (daily and modified):
-            raise invalid(directive)
-        kind = "daily" if daily else "modified" if modified else "access"
-        scope.set_once(directive, (kind, -seconds if negative else seconds))
+        try:
+            scope.set_once(directive, parse_expires(text, modified=modified))
+        except ValueError as error:
+            raise ConfError(str(error), directive.place) if error.args else invalid(directive) from None
+
+    @staticmethod
+    def _do_add_trailer(scope: Scope, directive: Directive) -> None:
+        name, text, *rest = directive.args
+        if rest and rest[0] != "always":
+            raise ConfError(f'invalid parameter "{rest[0]}"', directive.place)
+        value = compile_value(text, scope.build.variables, directive.place)
+        scope.add("add_trailer", Added(to_bytes(name), value, bool(rest)))
 
     def compose(self, scope: Scope, location: Location) -> None:
         """One header filter for all there is."""
-        expires: tuple[str, float] | None = scope.get("expires")
+        expires: tuple[Any, Any] | None = scope.get("expires")
         if expires is not None:
-            location.add_header_filter("headers", _expires(*expires))
+            by_variable = callable(expires[0])
+            location.add_header_filter("headers", (_expires_by if by_variable else _expires)(*expires))
+        trailers: list[Added] | None = scope.get("add_trailer")
+        if trailers:
+            location.add_header_filter("headers", _trailer(tuple(trailers)))
         added: list[Added] | None = scope.get("add_header")
         if added:
             location.add_header_filter("headers", _adder(tuple(added)))
@@ -96,6 +102,49 @@ def _adder(added: tuple[Added, ...]) -> Callable[[Request], None]:
                 request.headers_out.add(item.name, value)
 
     return add
+
+
+def _trailer(added: tuple[Added, ...]) -> Callable[[Request], None]:
+    def prepare(request: Request) -> None:
+        head = request.exchange.head
+        wanted = [item for item in added if item.always or request.status in SAFE]
+        if not wanted or request.parent is not None or request.method == b"HEAD" or head.version != 11:
+            return
+        if request.status in (204, 304) or not request.location.chunked:
+            return
+        request.content_length = None
+        request.trailers = lambda: [(item.name, evaluate(item.value, request)) for item in wanted]
+
+    return prepare
+
+
+def parse_expires(text: str, *, modified: bool) -> tuple[str, float] | None:
+    """(what the time counts from, seconds) of an argument of expires; None: nothing. Raises ValueError."""
+    if text in ("off", "epoch", "max"):
+        return None if text == "off" else (text, 0.0)
+    daily = text.startswith("@")
+    negative = text.startswith("-")
+    seconds = parse_time(text[1:] if daily or text[:1] in "+-" else text)
+    if daily and seconds is not None and seconds > 86400:
+        raise ValueError('"expires" directive daily time value must be less than 24 hours')
+    if seconds is None or (daily and modified):
+        raise ValueError
+    kind = "daily" if daily else "modified" if modified else "access"
+    return kind, -seconds if negative else seconds
+
+
+def _expires_by(value: Value, modified: bool) -> Callable[[Request], None]:
+    """The time comes from a variable; one that cannot be understood is none."""
+
+    def expires(request: Request) -> None:
+        try:
+            found = parse_expires(evaluate(value, request).decode("latin-1"), modified=modified)
+        except ValueError:
+            return
+        if found is not None:
+            _expires(*found)(request)
+
+    return expires
 
 
 def _expires(kind: str, seconds: float) -> Callable[[Request], None]:

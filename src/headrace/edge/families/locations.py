@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from headrace.conf.tree import Directive
 
 MODIFIERS = {"=": "exact", "^~": "noregex", "~": "regex", "~*": "regex"}
-METHODS = frozenset("GET HEAD POST PUT DELETE MKCOL COPY MOVE OPTIONS PROPFIND PROPPATCH LOCK UNLOCK PATCH".split())
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "OPTIONS", "PATCH"}) | {
+    "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK",
+}  # fmt: skip
 DEFAULT_TYPES = {b"html": b"text/html", b"gif": b"image/gif", b"jpg": b"image/jpeg"}
 
 

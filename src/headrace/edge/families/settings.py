@@ -70,7 +70,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "connection_pool_size": (HS, 1, 1),
     "directio": (HSL, 1, 1),
     "directio_alignment": (HSL, 1, 1),
-    "fastcgi_temp_path": (HSL, 1, 4),
     "keepalive_disable": (HSL, 1, MANY),
     "map_hash_bucket_size": (("http",), 1, 1),
     "map_hash_max_size": (("http",), 1, 1),
@@ -84,7 +83,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "read_ahead": (HSL, 1, 1),
     "request_pool_size": (HS, 1, 1),
     "reset_timedout_connection": (HSL, 1, 1),
-    "scgi_temp_path": (HSL, 1, 4),
     "send_lowat": (HSL, 1, 1),
     "sendfile_max_chunk": (HSL, 1, 1),
     "server_names_hash_bucket_size": (("http",), 1, 1),
@@ -93,7 +91,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "tcp_nopush": (HSL, 1, 1),
     "types_hash_bucket_size": (HSL, 1, 1),
     "types_hash_max_size": (HSL, 1, 1),
-    "uwsgi_temp_path": (HSL, 1, 4),
     "variables_hash_bucket_size": (("http",), 1, 1),
     "variables_hash_max_size": (("http",), 1, 1),
 }
@@ -115,7 +112,6 @@ class SettingsFamily(BaseFamily):
         spec("lingering_close", HSL, 1),
         spec("server_tokens", HSL, 1),
         spec("default_type", HSL, 1),
-        spec("charset", HSLI, 1),
         spec("client_body_temp_path", HSL, 1, 4),
     )
 
@@ -181,12 +177,6 @@ class SettingsFamily(BaseFamily):
         return to_bytes(directive.args[0])
 
     @staticmethod
-    def _charset(_scope: Scope, directive: Directive) -> bytes:
-        if "$" in directive.args[0]:
-            raise ConfError('"charset" with a variable is not supported by headrace', directive.place)
-        return b"" if directive.args[0] == "off" else to_bytes(directive.args[0])
-
-    @staticmethod
     def _client_body_temp_path(scope: Scope, directive: Directive) -> str:
         return scope.build.path(directive.args[0])
 
@@ -201,7 +191,6 @@ class SettingsFamily(BaseFamily):
         location.postpone_output = get("postpone_output", 1460)
         location.server_token = get("server_tokens", names.SERVER_FULL)
         location.default_type = get("default_type", b"text/plain")
-        location.charset = get("charset", b"")
         location.chunked = get("chunked_transfer_encoding", True)
         location.absolute_redirect = get("absolute_redirect", True)
         location.server_name_in_redirect = get("server_name_in_redirect", False)
@@ -233,6 +222,9 @@ class SettingsFamily(BaseFamily):
             "lingering_close": get("lingering_close", True),
             "lingering_time": get("lingering_time", 30.0),
             "lingering_timeout": get("lingering_timeout", 5.0),
+            "http2_streams": get("http2_max_concurrent_streams", 128),
+            "http2_preread": get("http2_body_preread_size", 65536),
+            "http2_chunk": get("http2_chunk_size", 8192),
         }
         key = tuple(values.values())
         if key not in self._http:
