@@ -67,6 +67,16 @@ def test_python_logging_reaches_the_log(tmp_path):
     assert "[error]: %d\n" in text
 
 
+def test_a_plugin_is_named_before_what_it_says(tmp_path):
+    log = FluentLog(str(tmp_path / "log"))
+    logger = logging.getLogger("headrace.pipeline.output_forward.1")
+    handler = LogHandler(log)
+    logger.addHandler(handler)
+    logger.warning("failed")
+    logger.removeHandler(handler)
+    assert (tmp_path / "log").read_text().endswith(" [warn]: [output_forward.1] failed\n")
+
+
 def test_a_counter_that_stands_still_is_silent():
     board = Board(2)
     slot = board.claim()

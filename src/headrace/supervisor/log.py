@@ -27,6 +27,9 @@ LEVELS: Final = ("trace", "debug", "info", "warn", "error", "fatal")
 _REMEMBERED: Final = 1000
 """Lines that are remembered to find equal ones."""
 
+_PLUGINS: Final = "headrace.pipeline."
+"""What stands before a plugin's id in the name of its logger."""
+
 _NGINX_LEVEL: Final = {
     "trace": "debug",
     "debug": "debug",
@@ -231,7 +234,10 @@ class NginxLog(_FileLog):
 
 
 class LogHandler(logging.Handler):
-    """Carries records of Python's logging, the pipeline's and the plugins', into an engine log."""
+    """Carries records of Python's logging, the pipeline's and the plugins', into an engine log.
+
+    Lines of a plugin begin with its id in brackets.
+    """
 
     def __init__(self, log: EngineLog) -> None:
         super().__init__()
@@ -247,6 +253,8 @@ class LogHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a message that cannot be formatted must not end who logs it
             text = str(record.msg)
         level = _level_name(record.levelno)
+        if record.name.startswith(_PLUGINS):  # as Fluentd does it
+            text = f"[{record.name.removeprefix(_PLUGINS)}] {text}"
         if trace and not isinstance(self._log, FluentLog):
             text += f"\n{trace}"
         self._log.write(level, text)
