@@ -69,6 +69,13 @@ def test_add_up_takes_sums_and_maxima():
     assert add_up(workers) == {"a": {"n": 3, "peak_x": 5}}
 
 
+def test_add_up_does_not_add_ratios_and_ages():
+    name = "buffer_available_buffer_space_ratios"
+    workers = [{name: 100.0, "oldest_chunk_age": 3, "weight": 60, "oldest_dropped": 1, "duration": 1},
+               {name: 40.5, "oldest_chunk_age": 1, "weight": 60, "oldest_dropped": 1, "duration": 1}]  # fmt: skip
+    assert add_up(workers) == {name: 40.5, "oldest_chunk_age": 3, "weight": 60, "oldest_dropped": 2, "duration": 2}
+
+
 def test_flat_names_list_members_by_id():
     figures = {"outputs": [{"id": "http", "sent": 1}, {"sent": 2}], "x": 1}
     assert dict(flat(figures)) == {"outputs.http.sent": 1, "outputs.1.sent": 2, "x": 1}

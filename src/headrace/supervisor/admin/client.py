@@ -16,6 +16,8 @@ PATIENCE: Final = 1.0
 """Seconds to wait for one worker; one whose loop is held does not answer."""
 
 _LARGEST = ("max", "peak", "longest", "uptime")
+_LARGEST_NAMES = frozenset({"oldest_chunk_age", "buffer_newest_timekey", "lag", "retry_in", "retry_step", "weight"})
+_SMALLEST_NAMES = frozenset({"buffer_available_buffer_space_ratios", "buffer_oldest_timekey"})
 _NOT_ADDED = frozenset({"worker", "generation", "pid"})
 
 
@@ -61,7 +63,7 @@ def collect(folder: Path) -> dict[str, Any]:
 
 
 def add_up(workers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Numbers of all workers added by path; of names with max, peak, longest or uptime the largest."""
+    """Numbers of all workers added by path; of ages, ratios, peaks and the like the worst of a worker."""
     total: dict[str, Any] = {}
     for worker in workers:
         _merge(total, worker)
@@ -75,9 +77,17 @@ def _merge(total: dict[str, Any], figures: Mapping[str, Any]) -> None:
             if isinstance(known, dict):
                 _merge(known, value)
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and key not in _NOT_ADDED:
-            known = total.get(key, 0)
-            if isinstance(known, (int, float)):
-                total[key] = max(known, value) if any(word in key for word in _LARGEST) else known + value
+            known = total.get(key)
+            if known is None:
+                total[key] = value
+            elif not isinstance(known, (int, float)):
+                continue
+            elif key in _SMALLEST_NAMES:
+                total[key] = min(known, value)
+            elif key in _LARGEST_NAMES or any(word in key for word in _LARGEST):
+                total[key] = max(known, value)
+            else:
+                total[key] = known + value
 
 
 def flat(figures: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Any]]:
