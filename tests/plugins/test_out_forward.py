@@ -40,6 +40,18 @@ async def test_a_chunk_is_one_packed_message_and_no_ack_is_asked_for():
         assert figures(running, node)["sent_events"] == 2
 
 
+async def test_nodes_of_one_name_have_figures_of_their_own():
+    async with Node() as first, Node() as second:
+        text = "heartbeat_type none\n" + "".join(
+            f"<server>\nname localhost\nhost 127.0.0.1\nport {node.port}\n</server>\n" for node in (first, second)
+        )
+        async with rig.output(text) as (running, _emit):
+            assert set(running.stats()["nodes"]) == {
+                f"localhost (127.0.0.1:{first.port})",
+                f"localhost (127.0.0.1:{second.port})",
+            }
+
+
 async def test_a_packed_batch_goes_through_undecoded():
     packed = Batch.of([(NS, {"n": 1})]).packed()
     odd = b"\x92\xd7\x00" + b"\0" * 8 + b"\x81\xa1x\xc7\x01\x63\xff"  # an extension nobody knows

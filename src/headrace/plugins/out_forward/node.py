@@ -81,7 +81,8 @@ class Node:
         tls: TlsConfig | None = None,
     ) -> None:
         self.service = service
-        self.title = service.title
+        address = f"{service.host}:{service.port}"
+        self.title = address if service.title == address else f"{service.title} ({address})"
         self.weight = service.weight
         self.standby = service.standby
         self.names = names

@@ -157,8 +157,7 @@ class ForwardOutput(ForwardParameters):
             self._heartbeats.watch(self._nodes.values())
 
     def _node(self, service: Service) -> Node:
-        self.log.info("adding forwarding server '%s', weight %d", service.title, service.weight)
-        return Node(
+        node = Node(
             service,
             self._detection,
             now=self.context.clock.now(),
@@ -166,6 +165,8 @@ class ForwardOutput(ForwardParameters):
             names=NodeNames(self.expire_dns_cache, shuffled=self.dns_round_robin),
             tls=self._tls_of(service),
         )
+        self.log.info("adding forwarding server '%s', weight %d", node.title, service.weight)
+        return node
 
     async def _resolve_all(self) -> None:
         """Find the addresses of all nodes; one that has none stops the start, or is not used yet."""
