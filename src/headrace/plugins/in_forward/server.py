@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.listener import Listener
@@ -46,7 +47,7 @@ class ForwardServer:
         """What the buffers have not answered yet; kept here so that it is not collected."""
         self.accepted = self.messages = self.events = self.acknowledged = self.unacked = 0
         self.refused = self.invalid = self.overflows = self.dropped = self.denied = self.held = 0
-        self._lines = {name: Throttle() for name in ("refused", "invalid", "full", "dropped", "denied", "size")}
+        self._lines = {name: Throttle() for name in ("refused", "invalid", "full", "dropped", "denied", "size", "tls")}
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -100,7 +101,11 @@ class ForwardServer:
         try:
             await stream.handshake(TLS_TIMEOUT)
         except ConnectionFailed as error:
-            self.source.log.debug("TLS handshake with %s failed: %s", address, error.message)
+            # A connection that is opened and closed, as monitors do, is no news; a peer that speaks otherwise is.
+            strange = isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError)
+            self._lines["tls"].log(
+                self.source.log, logging.WARNING if strange else logging.DEBUG, "%s: %s", address, error.message
+            )
             return
         except asyncio.CancelledError:
             stream.abort()
