@@ -170,6 +170,26 @@ def test_a_connection_that_ends_is_opened_again(monkeypatch):
     receiver.end()
 
 
+@pytest.mark.parametrize(("said", "text"), [(b"\x93\xa4HELO", "wants a handshake"), (b"", "closed the connection")])
+def test_a_source_that_takes_nothing(monkeypatch, capsys, said, text):
+    """One with <security> speaks first; one with TLS closes at the first byte that is no TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            peer, _ = listener.accept()
+            with peer:
+                if said:
+                    peer.sendall(said)
+                while peer.recv(65536) and said:
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        assert run(monkeypatch, b'{"a": 1}', "-p", str(listener.getsockname()[1]), "t") == 1
+        thread.join(10)
+    assert text in capsys.readouterr().err
+
+
 def test_flags_are_those_of_fluent_cat(capsys):
     with pytest.raises(SystemExit) as end:
         main.main(["cat", "--help"])

@@ -2,7 +2,8 @@
 
 Each line (or msgpack value) becomes one Forward message at once. A connection that cannot be opened is tried
 again every second, --retry-limit times; then what was not sent is printed as `!TIME:RECORD`, as fluent-cat
-does, and the exit status is 1.
+does, and the exit status is 1. A source that wants TLS, or a handshake, closes the connection or begins to speak:
+that is an error too, since it has taken nothing.
 
 In msgpack, a pair of a time and a record (what secondary_file writes) is taken for its record.
 https://docs.fluentd.org/deployment/command-line-option#fluent-cat
@@ -30,6 +31,8 @@ RETRY_WAIT: Final = 1.0
 """Seconds between two attempts to connect."""
 TIMEOUT: Final = 60.0
 """Seconds to connect, and to send one message."""
+ANSWER_WAIT: Final = 0.25
+"""Seconds at the end in which a source that takes nothing would say so; one that takes events says nothing."""
 VALUE_LIMIT: Final = 256 << 20
 
 
@@ -68,6 +71,7 @@ def run(flags: argparse.Namespace) -> int:
             at = time.time_ns() if moment is None else moment
             if not sender.send(at // 1_000_000_000 if whole else at, record, whole=whole):
                 return 1
+        sender.check()
     finally:
         sender.close()
     return 0
@@ -179,6 +183,18 @@ class Sender:
                 return True
         return False
 
+    def check(self) -> None:
+        """Raise Error when the source has closed, or speaks: it did not take what was sent."""
+        if self._sock is None or not select.select([self._sock], [], [], ANSWER_WAIT)[0]:
+            return
+        try:
+            said = self._sock.recv(4096)
+        except OSError:
+            said = b""
+        if said:
+            raise Error("nothing is taken: the source wants a handshake (<security>), and cat makes none")
+        raise Error("the source has closed the connection: events are lost (does it want TLS? cat speaks plainly)")
+
     @staticmethod
     def _give_up(seconds: int, record: Record) -> None:
         from headrace.plugins.jsoncodec import encode  # noqa: PLC0415 - as above
@@ -194,8 +210,5 @@ class Sender:
 
 
 def _has_ended(sock: socket.socket) -> bool:
-    """Whether the server has closed: a write would seem to succeed. What it says otherwise is read and dropped."""
-    while select.select([sock], [], [], 0)[0]:
-        if not sock.recv(4096):
-            return True
-    return False
+    """Whether the server has closed: a write would seem to succeed."""
+    return bool(select.select([sock], [], [], 0)[0]) and not sock.recv(1, socket.MSG_PEEK)
