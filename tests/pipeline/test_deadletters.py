@@ -225,3 +225,13 @@ async def test_letters_of_fluentd_are_shown_and_replayed_with_a_tag(tmp_path, ca
     assert kit.script.got == [{"n": 1}]
     assert kit.script.metas[0].tag == "t.y"
     await kit.stop()
+
+
+def test_what_is_neither_an_id_nor_an_age_is_said_to_be_so(capsys, tmp_path):
+    (tmp_path / "fluent.conf").write_text(f"<system>\nroot_dir {tmp_path}\n</system>\n")
+    status, _, err = dlq(capsys, "show", tmp_path / "fluent.conf", "nope")
+    assert status == 1
+    assert '"nope" is no id of a letter' in err
+    with pytest.raises(SystemExit):
+        dlq(capsys, "purge", "--older-than", "30x")
+    assert '"30x" is no age' in capsys.readouterr().err

@@ -12,6 +12,7 @@ where its output looks every few seconds; nothing is ever delivered again that w
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -28,7 +29,6 @@ from headrace.pipeline.fluentfiles import META, QUEUED, ChunkMeta, Location, rea
 from headrace.pipeline.placeholders import Meta
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
 DEFAULT: Final = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks
@@ -88,7 +88,10 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def _seconds(text: str) -> float:
     unit = _UNITS.get(text[-1:], 0)
-    return float(text[:-1]) * unit if unit else float(text)
+    try:
+        return float(text[:-1]) * unit if unit else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'"{text}" is no age (90s, 10m, 12h, 7d)') from None
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -100,7 +103,7 @@ def run(flags: argparse.Namespace) -> int:
         elif flags.conf is None:
             flags.conf = word
         else:
-            raise Error(f"{flags.conf} and {word}: one fluent.conf can be named")
+            raise Error(f'"{word}" is no id of a letter (two hex digits or more), and {flags.conf} is named already')
     if flags.conf is not None and flags.dir is not None:
         raise Error("name a fluent.conf, or a folder with --dir")
     chosen = [one for one in sorted(_letters(flags), key=lambda one: one.written) if _fits(one, flags)]
@@ -108,7 +111,7 @@ def run(flags: argparse.Namespace) -> int:
         if not any(one.chunk_id.startswith(wanted.lower()) for one in chosen):
             raise Error(f"there is no letter {wanted}")
     if flags.action in {"replay", "purge"} and not (flags.ids or flags.everything or flags.older_than is not None):
-        raise Error(f"{flags.action} needs --id, --older-than or --all")
+        raise Error(f"{flags.action} needs an id, --older-than or --all")
     actions = {"ls": _ls, "show": _show, "replay": _replay, "purge": _purge}
     return actions[flags.action](chosen, flags)
 
