@@ -22,6 +22,8 @@ from headrace.edge.families.common import (
     spec,
     time_of,
 )
+from headrace.edge.upstream.address import Url, group_of
+from headrace.edge.upstream.routing import key_of
 from headrace.edge.upstream.settings import HIDDEN, IGNORABLE, NEXT_WORDS, Settings
 from headrace.edge.values import Value, compile_value, to_bytes
 from headrace.errors import ConfError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.conf.check import Spec
     from headrace.conf.tree import Directive
     from headrace.edge.scope import Scope
+    from headrace.edge.upstream.peers import Group
 
 PASS_CONTEXTS: Final = ("location", "if in location", "limit_except")
 _ACCESS: Final = {"r": 4, "w": 2, "rw": 6}
@@ -148,7 +151,7 @@ class PassFamily(BaseFamily):
         temp = get("temp_path", scope.build.path(f"{prefix}_temp"))
         if get("buffering", True) or get("store", None) is not None:
             scope.build.temp_folders.add(temp)
-        hidden = (HIDDEN | set(get("hide_header", ()))) - set(get("pass_header", ()))
+        hidden = (HIDDEN[prefix] | set(get("hide_header", ()))) - set(get("pass_header", ()))
         return Settings(
             prefix=prefix,
             connect_timeout=get("connect_timeout", 60.0),
@@ -215,6 +218,20 @@ def common_specs(prefix: str) -> tuple[Spec, ...]:
         spec(f"{prefix}_store_access", HSL, 1, 3),
         spec(f"{prefix}_temp_path", HSL, 1, 4),
     )
+
+
+def group_for(scope: Scope, url: Url, directive: Directive) -> Group:
+    """The upstream of that name, or the group of a host's addresses."""
+    groups: dict[str, Group] = scope.build.upstreams
+    name = url.host.lower()
+    if url.unix is None and name in groups:
+        if url.explicit:
+            raise ConfError(f'upstream "{url.host}" may not have port {url.port}', directive.place)
+        return groups[name]
+    key = key_of(url)
+    if key not in groups:
+        groups[key] = group_of(url, "upstream", directive.place)
+    return groups[key]
 
 
 def conf_file(scope: Scope, text: str) -> str:

@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.families.common import HSL, MANY, invalid, spec, table
-from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, value_of
+from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
 from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_settings
 from headrace.edge.regex import compile_regex
-from headrace.edge.upstream.address import Url, group_of, parse_url
+from headrace.edge.upstream.address import Url, parse_url
 from headrace.edge.upstream.ask import DEFAULTS, FieldPlan
 from headrace.edge.upstream.http import HttpService
 from headrace.edge.upstream.rewrites import FLAGS, OFF_FLAGS, prefix_rule, regex_rule
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.request import Request
     from headrace.edge.scope import Scope
-    from headrace.edge.upstream.peers import Group
 
 SCHEMES: Final = {"http": 80, "https": 443}
 _VERSIONS: Final = {"1.0": b"1.0", "1.1": b"1.1"}
@@ -188,7 +187,7 @@ class ProxyFamily(PassFamily):
         service.location = _location_name(scope) or b""
         if isinstance(target, tuple):
             scheme, url = target
-            service.fix(scheme, url, _group(scope, url, directive))
+            service.fix(scheme, url, group_for(scope, url, directive))
         else:
             service.target = target
         location.content = service.handle
@@ -201,20 +200,6 @@ def _location_name(scope: Scope) -> bytes | None:
     if not words or words[0].startswith(("~", "@")):
         return None
     return to_bytes(words[-1].lstrip("=^~") if len(words) == 1 else words[1])
-
-
-def _group(scope: Scope, url: Url, directive: Directive) -> Group:
-    """The upstream of that name, or the group of a host's addresses."""
-    groups: dict[str, Group] = scope.build.upstreams
-    name = url.host.lower()
-    if url.unix is None and name in groups:
-        if url.explicit:
-            raise ConfError(f'upstream "{url.host}" may not have port {url.port}', directive.place)
-        return groups[name]
-    key = f"{name}:{url.port}" if url.unix is None else "unix:" + url.unix
-    if key not in groups:
-        groups[key] = group_of(url, "upstream", directive.place)
-    return groups[key]
 
 
 def _internal(text: str) -> Callable[[Request], bytes] | None:

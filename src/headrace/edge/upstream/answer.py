@@ -71,6 +71,8 @@ def take_head(request: Request, head: ResponseHead, settings: Settings, orders: 
     if names.REASONS.get(head.status) != reason:
         request.reason = reason
     content_type = head.fields.get(b"content-type") if b"\ncontent-type:" in head.fields.low else None
+    if content_type is None:
+        content_type = request.content_type
     request.content_type = with_charset(content_type or b"", orders.charset)
     request.content_length = length
     hidden = settings.hidden

@@ -18,7 +18,7 @@ from headrace.edge.values import Value, evaluate
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.edge.request import Request
 
@@ -51,7 +51,9 @@ class Ask:
     body: bytes = b""
     file: str | None = None
     tail: bytes = b""
-    """What follows the body (other protocols than HTTP)."""
+    """What follows the body."""
+    wrap: Callable[[int], tuple[bytes, bytes]] | None = None
+    """What stands before and behind a piece of the body of so many bytes."""
     length: int | None = None
     stream: bool = False
     chunked: bool = False
@@ -95,6 +97,11 @@ class FieldPlan:
         return b"".join(
             b"%b: %b\r\n" % (escape(name), escape(value)) for name, value in fields if name.lower() not in named
         )
+
+
+def chunked(size: int) -> tuple[bytes, bytes]:
+    """The framing of a piece as one chunk."""
+    return b"%x\r\n" % size, b"\r\n"
 
 
 def body_length(request: Request) -> int | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.core.http1.frame import LAST_CHUNK, chunk_size
 from headrace.errors import ConnectionFailed, Error, HttpError
 
 if TYPE_CHECKING:
     from headrace.core.stream import Stream
+    from headrace.edge.upstream.ask import Ask
     from headrace.edge.upstream.visit import Visit
+
+PIECE: Final = 32768
+SHORT: Final = 16384
 
 
 def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
@@ -21,13 +24,16 @@ def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
         stream.write(ask.head)
         return BodyPump(visit, stream)
     if ask.file is not None:
-        fd = os.open(ask.file, os.O_RDONLY | os.O_CLOEXEC)
+        _send_file(ask, ask.file, stream)
+    elif ask.wrap is not None:
         stream.append(ask.head)
-        stream.chain.append_file(fd, 0, ask.length or 0)
+        for at in range(0, len(ask.body), PIECE):
+            piece = ask.body[at : at + PIECE]
+            before, behind = ask.wrap(len(piece))
+            stream.append(before + piece + behind)
         stream.append(ask.tail)
-        stream.chain.mark(lambda _error: os.close(fd))
         stream.flush()
-    elif len(ask.body) < 16384:
+    elif len(ask.body) < SHORT:
         stream.write(ask.head + ask.body + ask.tail)
     else:
         stream.append(ask.head)
@@ -35,6 +41,22 @@ def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
         stream.append(ask.tail)
         stream.flush()
     return None
+
+
+def _send_file(ask: Ask, path: str, stream: Stream) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    stream.append(ask.head)
+    left, at = os.fstat(fd).st_size, 0
+    while left:
+        size = left if ask.wrap is None else min(left, PIECE)
+        before, behind = (b"", b"") if ask.wrap is None else ask.wrap(size)
+        stream.append(before)
+        stream.chain.append_file(fd, at, size)
+        stream.append(behind)
+        at, left = at + size, left - size
+    stream.append(ask.tail)
+    stream.chain.mark(lambda _error: os.close(fd))
+    stream.flush()
 
 
 class BodyPump:
@@ -59,11 +81,14 @@ class BodyPump:
         exchange, ask = visit.request.exchange, visit.ask
         try:
             while piece := await exchange.next_chunk():
-                stream.write(b"%b%b\r\n" % (chunk_size(len(piece)), piece) if ask.chunked else piece)
+                if ask.wrap is not None:
+                    before, behind = ask.wrap(len(piece))
+                    piece = before + piece + behind
+                stream.write(piece)
                 if stream.chain.length:
                     await stream.drained()
-            if ask.chunked:
-                stream.write(LAST_CHUNK)
+            if ask.tail:
+                stream.write(ask.tail)
             self.complete = True
         except HttpError as error:
             visit.interrupt(error)

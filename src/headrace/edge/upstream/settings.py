@@ -21,14 +21,27 @@ INVALID_HEADER: Final = "invalid_header"
 NON_IDEMPOTENT: Final = "non_idempotent"
 NEXT_STATUSES: Final = (403, 404, 429, 500, 502, 503, 504)
 NEXT_WORDS: Final = frozenset(
-    ("off", "updating", ERROR, TIMEOUT, INVALID_HEADER, NON_IDEMPOTENT, *(f"http_{code}" for code in NEXT_STATUSES))
-)
-HIDDEN: Final = frozenset(
     (
-        b"date", b"server", b"x-pad", b"x-accel-expires", b"x-accel-redirect", b"x-accel-limit-rate",
-        b"x-accel-buffering", b"x-accel-charset",
+        "off",
+        "updating",
+        "not_found",
+        ERROR,
+        TIMEOUT,
+        INVALID_HEADER,
+        NON_IDEMPOTENT,
+        *(f"http_{code}" for code in NEXT_STATUSES),
     )
-)  # fmt: skip
+)
+ORDERS: Final = frozenset(
+    (b"x-accel-expires", b"x-accel-redirect", b"x-accel-limit-rate", b"x-accel-buffering", b"x-accel-charset")
+)
+HIDDEN: Final = {
+    "proxy": ORDERS | {b"date", b"server", b"x-pad"},
+    "fastcgi": ORDERS | {b"status"},
+    "scgi": ORDERS | {b"status"},
+    "uwsgi": ORDERS,
+    "memcached": ORDERS,
+}
 """Fields of the upstream's answer that stay here unless ..._pass_header names them."""
 IGNORABLE: Final = frozenset(
     (
@@ -71,13 +84,15 @@ class Settings:
     temp_path: str = ""
     ignore_abort: bool = False
     intercept_errors: bool = False
+    intercept_404: bool = False
+    """A 404 is answered here, with error_page or the usual page."""
     pass_headers: bool = True
     pass_body: bool = True
     limit_rate: Value | None = None
     next_upstream: frozenset[str] = frozenset((ERROR, TIMEOUT))
     next_timeout: float = 0.0
     next_tries: int = 0
-    hidden: frozenset[bytes] = HIDDEN
+    hidden: frozenset[bytes] = HIDDEN["proxy"]
     ignored: frozenset[bytes] = frozenset()
     bind: Value | None = None
     keepalive_socket: bool = False

@@ -298,6 +298,10 @@ class Visit:
                     request.headers_out.add(b"WWW-Authenticate", value)
             self.done()
             return head.status
+        if settings.intercept_404 and head.status == 404:
+            self.done()
+            request.content_type = None
+            return 404
         take_head(request, head, settings, orders, reader.length)
         if head.status == 101:
             if request.header_in(b"upgrade") is None or request.parent is not None:
