@@ -123,10 +123,7 @@ def expected(stream: bytes, pattern: bytes, calls: list[int | None]) -> list[byt
         if size is None:
             out.append(stream[:at])
             stream = stream[at + len(pattern) :]
-        elif at == 0:
-            out.append(None)
-            stream = stream[len(pattern) :]
-        elif at < size:
+        elif at == 0 or at < size:
             out.append(stream[:at])
             stream = stream[at + len(pattern) :]
             ended = True

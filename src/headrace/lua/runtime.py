@@ -28,6 +28,7 @@ from headrace.edge.log import DEBUG, ERR, ErrorLog
 from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
+from headrace.lua.api.downstream import DownstreamApi
 from headrace.lua.api.headers import HeadersApi
 from headrace.lua.api.output import OutputApi
 from headrace.lua.api.process import ProcessApi
@@ -108,6 +109,8 @@ class Runtime:
         self.request = RequestApi(requests)
         headers = HeadersApi(requests)
         self.subrequests = SubrequestApi(requests, headers)
+        tls = TlsApi(self.tls_configs)
+        self.downstream = DownstreamApi(requests, tls)
         host: dict[str, Callable[..., Any]] = {}
         for part in (
             self.scheduler,
@@ -116,7 +119,8 @@ class Runtime:
             self.request,
             headers,
             self.subrequests,
-            TlsApi(self.tls_configs),
+            tls,
+            self.downstream,
         ):
             host.update(part.functions())
         values = {
@@ -138,6 +142,7 @@ class Runtime:
         self.subrequests.ended = self.vm.entry("subrequest_ended")
         self.output.flushed = self.vm.entry("flushed")
         self.request.body_ready = self.vm.entry("body_ready")
+        self.downstream.bytes_ready = self.vm.entry("body_bytes")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
         self.run_set: Callable[..., tuple[Any, ...]] = self.vm.entry("run_set")

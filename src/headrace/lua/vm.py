@@ -35,6 +35,7 @@ PRELUDE: Final = (
     "header",
     "text",
     "request",
+    "reqsocket",
     "subrequest",
     "time",
     "log",

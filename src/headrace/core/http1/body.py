@@ -35,6 +35,11 @@ class LengthDecoder:
         self.done = not length
         self.trailers: list[tuple[bytes, bytes]] = []
 
+    @staticmethod
+    def frame(pieces: list[bytes]) -> bytes:
+        """The pieces as they stand on the wire."""
+        return b"".join(pieces)
+
     def decode(self, data: bytes, at: int, out: list[bytes]) -> int:
         """Append body pieces of data[at:] to `out`; returns where it stopped."""
         end = min(at + self.left, len(data))
@@ -68,15 +73,35 @@ _SIZE_LINE, _DATA, _DATA_END, _TRAILERS, _DONE = range(5)
 class ChunkedDecoder:
     """A body in chunks. left: bytes of the current chunk still to come."""
 
-    __slots__ = ("_extensions", "_state", "_trailer_bytes", "done", "left", "trailers")
+    __slots__ = ("_extensions", "_size", "_state", "_trailer_bytes", "done", "left", "trailers")
 
     def __init__(self) -> None:
         self.left = 0
         self.done = False
         self.trailers: list[tuple[bytes, bytes]] = []
         self._state = _SIZE_LINE
+        self._size = 0  # of the current chunk
         self._extensions = 0
         self._trailer_bytes = 0
+
+    def frame(self, pieces: list[bytes]) -> bytes:
+        """Decoded pieces in chunks again, so that what comes next on the wire continues them (no extensions)."""
+        out = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
+        state = self._state
+        if state == _DATA:
+            begun = b""
+            if self.left < self._size:
+                begun = pieces[-1]
+                out.pop()
+            out.append(b"%x\r\n%b" % (len(begun) + self.left, begun))
+        elif state == _DATA_END and out:
+            out[-1] = out[-1][:-2]
+        elif state in {_TRAILERS, _DONE}:
+            out.append(b"0\r\n")
+            out += [b"%b: %b\r\n" % field for field in self.trailers]
+            if state == _DONE:
+                out.append(b"\r\n")
+        return b"".join(out)
 
     def decode(self, data: bytes, at: int, out: list[bytes]) -> int:
         """Append body pieces of data[at:] to `out`; returns where it stopped.
@@ -130,7 +155,7 @@ class ChunkedDecoder:
         self._extensions += end - match.end(1)
         if self._extensions > MAX_EXTENSIONS:
             raise _broken("too many bytes of extensions")
-        self.left = int(match[1], 16)
+        self.left = self._size = int(match[1], 16)
         self._state = _DATA if self.left else _TRAILERS
         return end + 2
 

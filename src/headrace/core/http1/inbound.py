@@ -180,6 +180,21 @@ class RequestBody(Timed):
             self._limit = None
         return self._take()
 
+    def some(self) -> bytes:
+        """The bytes of the body that are here, b"" when there are none now."""
+        data = self._take()
+        if data and not self.done:
+            self._ask()
+        return data
+
+    def raw(self) -> bytes:
+        """What came of an unread body as it may stand on the wire, for who reads the connection itself.
+
+        Chunked framing was taken off already and is put on again: the same chunks where each came whole.
+        """
+        pieces, self._pieces = self._pieces, []
+        return self._decoder.frame(pieces)
+
     async def next(self, limit: int) -> bytes:
         """Some bytes of the body, b"" at its end. Raises as `read`."""
         self.check(limit)
@@ -221,6 +236,11 @@ class RequestBody(Timed):
             self._clock.suspend(self)
         if self.error is not None and not self.size:
             raise self.error
+
+    def invite(self) -> None:
+        """The body is wanted, now or later: a client that waits for a word is told to go on."""
+        if not self.done and self.error is None:
+            self._ask()
 
     def _ask(self) -> None:
         """Tell a client that waits for it to go on, and let the connection read."""
@@ -276,6 +296,17 @@ class WholeBody(RequestBody):
     async def read(self, limit: int) -> bytes:
         """As `now`."""
         return self.now(limit) or b""
+
+    def some(self) -> bytes:
+        """All of it, b"" the second time."""
+        return self.now(0) or b""
+
+    def invite(self) -> None:
+        """It is here."""
+
+    def raw(self) -> bytes:
+        """As `some`."""
+        return self.some()
 
     async def next(self, limit: int) -> bytes:
         """As `now`."""

@@ -85,6 +85,12 @@ class TlsApi:
         self._open[handle] = _Session(fd, engine, host or "peer")
         return handle
 
+    def adopt(self, fd: int, engine: TlsEngine) -> int:
+        """A session that is open already (that of the client)."""
+        handle = next(self._handles)
+        self._open[handle] = _Session(fd, engine, "client")
+        return handle
+
     def tls_handshake(self, handle: int) -> int | tuple[int, bytes]:
         """1: done; 2: wants to read; 3: wants to write; 0 and why: failed."""
         session = self._open[handle]

@@ -103,13 +103,7 @@ function methods.connect(sock, ...)
     end
     sock.rclosed, sock.wclosed, sock.timed_out, sock.reused, sock.key = nil, nil, nil, 0, key
     -- From here on the handler owns what the socket has: its thread may end in any of the waits below.
-    sock.R = R
-    local socks = R.socks
-    if not socks then
-        socks = {}
-        R.socks = socks
-    end
-    socks[sock] = true
+    S.own(R, sock)
 
     local pool = S.pools[key]
     if pool then
@@ -199,7 +193,7 @@ function methods.sslhandshake(sock, ...)
         return nil, why
     end
     sock.connecting = S.cur
-    sock.tls = handle -- before the wait, in which the thread may end
+    sock.tls, sock.via = handle, S.tls_way -- before the wait, in which the thread may end
     local ok
     ok, why = handshake_step(sock, handle, sock.connect_timeout)
     sock.connecting = nil
@@ -270,6 +264,14 @@ function S.tls_send(sock, data)
     sock.writer = nil
     return size
 end
+
+S.tls_way = {
+    fill = S.tls_fill,
+    send = S.tls_send,
+    close = function(sock)
+        host.tls_close(sock.tls)
+    end,
+}
 
 --- True when an idle TLS connection has neither bytes nor EOF waiting.
 function S.tls_quiet(item)

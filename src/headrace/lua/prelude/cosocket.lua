@@ -18,9 +18,14 @@ S.socket_methods = methods
 --- Close a descriptor, its TLS session and its place in the loop.
 function S.close_fd(sock)
     S.forget_fd(sock)
-    if sock.tls then
-        host.tls_close(sock.tls)
-        sock.tls = nil
+    local via = sock.via
+    if via then
+        local closed = via.close(sock) -- true: the descriptor too, or it was none
+        sock.via, sock.tls = nil, nil
+        if closed then
+            sock.fd = nil
+            return
+        end
     end
     C.hr_close(sock.fd)
     sock.fd = nil
@@ -302,19 +307,34 @@ end
 
 ngx.socket = {}
 
--- A socket object without a connection; the place that made it is kept for error messages.
-local function tcp()
-    local R = S.R
-    if not R or not S.cur then
-        return S.disabled()
-    end
+--- A socket object without a connection; the place that made it is kept for error messages.
+function S.new_socket(R, kind)
     local conf = R.conf
     return setmetatable({
         rid = R.id, gen = R.gen, conf = conf, rb = buffer.new(), buffer_size = conf.buffer_size, reused = 0,
         connect_timeout = conf.connect_timeout, send_timeout = conf.send_timeout, read_timeout = conf.read_timeout,
         rreg = false, wreg = false,
         made = S.where() or "?",
-    }, meta)
+    }, kind)
+end
+
+--- The handler of R owns what the socket has: it is closed with it.
+function S.own(R, sock)
+    sock.R = R
+    local socks = R.socks
+    if not socks then
+        socks = {}
+        R.socks = socks
+    end
+    socks[sock] = true
+end
+
+local function tcp()
+    local R = S.R
+    if not R or not S.cur then
+        return S.disabled()
+    end
+    return S.new_socket(R, meta)
 end
 
 function ngx.socket.tcp(...)

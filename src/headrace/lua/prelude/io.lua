@@ -182,12 +182,20 @@ local function fill_slow(sock, ptr, cap, number)
     end
 end
 
+local fill_plain
+
 --- Read once into the socket's buffer, at least one byte: returns their number, or nil and
 --- "timeout", "closed" or the words of the error.
 function S.fill(sock, want)
-    if sock.tls then
-        return S.tls_fill(sock, want)
+    local via = sock.via -- the way of a socket whose bytes are not those of its descriptor
+    if via then
+        return via.fill(sock, want)
     end
+    return fill_plain(sock, want)
+end
+
+--- fill() of the descriptor itself.
+function fill_plain(sock, want)
     local room = sock.buffer_size
     local ptr, cap = sock.rb:reserve(want > room and want or room)
     local n = tonumber(hr_recv(sock.fd, ptr, cap, 0))
@@ -220,6 +228,8 @@ function S.fill(sock, want)
     return n
 end
 
+S.fill_plain = fill_plain
+
 -- The kernel took less than all: the rest is the socket's chain, sent as the peer makes room.
 local function send_slow(sock, data, sent)
     sock.writer = S.cur
@@ -248,11 +258,19 @@ local function send_slow(sock, data, sent)
     end
 end
 
+local send_plain
+
 --- Send all of a string: returns its length, or nil and "timeout" or the words of the error.
 function S.drain_out(sock, data)
-    if sock.tls then
-        return S.tls_send(sock, data)
+    local via = sock.via
+    if via then
+        return via.send(sock, data)
     end
+    return send_plain(sock, data)
+end
+
+--- drain_out() of the descriptor itself.
+function send_plain(sock, data)
     if stats.chain_peak == 0 then
         stats.chain_peak = 1 -- a cosocket's chain is the one string that send() is about
     end
@@ -270,3 +288,4 @@ function S.drain_out(sock, data)
     end
     return send_slow(sock, data, n)
 end
+S.send_plain = send_plain

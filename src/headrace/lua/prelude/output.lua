@@ -84,13 +84,20 @@ local function pass(R)
     end
 end
 
+S.pass_output = pass
+
+-- Why nothing may be written after the end of the answer.
+local function over(R)
+    return nil, R.raw and "raw request socket acquired" or "seen eof"
+end
+
 local function begin()
     local R = S.R
     if not R or not S.may_output[R.phase] then
         return S.disabled()
     end
     if R.eof then
-        return nil, "seen eof"
+        return over(R)
     end
     if R.header_only then
         R.sent = true
@@ -153,7 +160,9 @@ end
 
 function ngx.send_headers()
     local R, why = begin()
-    if not R and why ~= "header only" then
+    if S.R.raw then
+        return 1
+    elseif not R and why ~= "header only" then
         return nil, why
     end
     S.R.sent = true
@@ -183,7 +192,7 @@ function ngx.flush(wait)
         return S.disabled()
     end
     if R.eof then
-        return nil, "seen eof"
+        return over(R)
     end
     if R.header_only then
         return nil, "header only"
@@ -221,7 +230,7 @@ function ngx.eof()
         return S.disabled()
     end
     if R.eof then
-        return nil, "seen eof"
+        return over(R)
     end
     R.sent = true
     pass(R)

@@ -88,7 +88,7 @@ function S.take_idle(pool, sock)
                 S.cancel(item.timeout)
                 item.timeout = nil
             end
-            sock.fd, sock.rreg, sock.tls = item.fd, item.rreg, item.tls
+            sock.fd, sock.rreg, sock.tls, sock.via = item.fd, item.rreg, item.tls, item.via
             sock.reused = item.reused + 1
             if sock.rreg then
                 S.sockets[sock.fd] = sock
@@ -127,7 +127,7 @@ end
 --- Put the connection of sock to rest; returns false when bytes or EOF are already there.
 function S.put_idle(pool, sock, timeout)
     local item = {
-        fd = sock.fd, rreg = sock.rreg, tls = sock.tls, reused = sock.reused, pool = pool, on_idle = discard,
+        fd = sock.fd, rreg = sock.rreg, tls = sock.tls, via = sock.via, reused = sock.reused, pool = pool, on_idle = discard,
     }
     if not alive(item) then
         return false
@@ -145,7 +145,7 @@ function S.put_idle(pool, sock, timeout)
             S.leave_pool(sock.pool)
         end
     end
-    sock.fd, sock.rreg, sock.tls, sock.pool = nil, false, nil, nil
+    sock.fd, sock.rreg, sock.tls, sock.via, sock.pool = nil, false, nil, nil, nil
     S.sockets[item.fd] = item
     if not item.rreg then
         item.rreg = true

@@ -135,6 +135,7 @@ local function release(R)
     R.over = nil
     R.keep = nil
     R.abort = nil
+    R.raw = nil
     R.task = nil
     R.header_only = nil
     R.flushing = nil

@@ -77,10 +77,6 @@ local function read_until(sock, state, pattern, inclusive, size)
         -- pattern has not arrived yet: what the calls give does not depend on how the stream was cut.
         if at and (size == 0 or at == 0 or at < size) then
             if size > 0 then
-                if at == 0 and not inclusive then
-                    rb:skip(#pattern)
-                    return nil, nil, nil
-                end
                 state.ended = true
             end
             local data = rb:get(at)
