@@ -13,11 +13,10 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.core.tls import TlsStream
 from headrace.edge import names
-from headrace.edge.connection import client_port, client_text, is_tls, local_port, local_text
+from headrace.edge.connection import client_port, client_text, is_tls, local_port, local_text, tls_of
 from headrace.edge.times import iso8601, local_time
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _server_port(request: Request) -> bytes | None:
 
 
 def _protocol(request: Request) -> bytes | None:
-    return {11: b"HTTP/1.1", 10: b"HTTP/1.0"}.get(request.exchange.head.version)
+    return {11: b"HTTP/1.1", 10: b"HTTP/1.0", 20: b"HTTP/2.0"}.get(request.exchange.head.version)
 
 
 def _status(request: Request) -> bytes:
@@ -132,20 +131,25 @@ def _sent_content_length(request: Request) -> bytes | None:
 
 
 def _of_tls(request: Request, name: str) -> bytes | None:
-    stream = request.exchange.conn.stream
-    value: str | None = getattr(stream, name) if isinstance(stream, TlsStream) else None
+    stream = tls_of(request.exchange.conn)
+    value: str | None = None if stream is None else getattr(stream, name)
     return value.encode() if value else None
 
 
 def _session_reused(request: Request) -> bytes | None:
-    stream = request.exchange.conn.stream
-    return (b"r" if stream.session_reused else b".") if isinstance(stream, TlsStream) else None
+    stream = tls_of(request.exchange.conn)
+    return None if stream is None else b"r" if stream.session_reused else b"."
+
+
+def _http2(request: Request) -> bytes:
+    conn = request.exchange.conn
+    return b"" if request.exchange.head.version != 20 else b"h2" if is_tls(conn) else b"h2c"
 
 
 def _connection_time(request: Request) -> bytes:
-    conn = request.exchange.conn
+    conn: Any = request.exchange.conn
     now = conn.clock.now()
-    return b"%.3f" % (now - conn.info.gateway.connections.get(conn, now))
+    return b"%.3f" % (now - conn.info.gateway.connections.get(getattr(conn, "carrier", conn), now))
 
 
 def _sent_connection(request: Request) -> bytes:
@@ -196,6 +200,7 @@ CORE: Final[dict[str, Getter]] = {
     "proxy_protocol_port": lambda r: _proxied(r, "source_port"),
     "proxy_protocol_server_addr": lambda r: _proxied(r, "destination"),
     "proxy_protocol_server_port": lambda r: _proxied(r, "destination_port"),
+    "http2": _http2,
     "status": _status,
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
     "body_bytes_sent": _body_bytes_sent,
@@ -229,13 +234,15 @@ def _arg(name: str) -> Getter:
 
 
 def _http(name: str) -> Getter:
-    key = name.replace("_", "-").encode("latin-1")
+    spelt = name.encode("latin-1")
+    key = spelt.replace(b"_", b"-")
 
     def get(request: Request) -> bytes | None:
         if key in _JOINED:
             values = [value for field, value in request.headers_in() if field.lower() == key]
             return _JOINED[key].join(values) if values else None
-        return request.header_in(key)
+        value = request.header_in(key)
+        return request.header_in(spelt) if value is None and spelt != key else value
 
     return get
 
@@ -283,11 +290,22 @@ def _proxied(request: Request, part: str) -> bytes | None:
     return (b"%d" % value if isinstance(value, int) else value) if value else None
 
 
+def _sent_trailer(name: str) -> Getter:
+    key = name.replace("_", "-").encode("latin-1")
+
+    def get(request: Request) -> bytes | None:
+        values = [value for field, value in request.sent_trailers if field.lower() == key]
+        return b", ".join(values) if values else None
+
+    return get
+
+
 PREFIXES: Final[tuple[tuple[str, Callable[[str], Getter]], ...]] = (
     ("arg_", _arg),
     ("http_", _http),
     ("cookie_", _cookie),
     ("sent_http_", _sent_http),
+    ("sent_trailer_", _sent_trailer),
     ("proxy_protocol_tlv_", _tlv),
 )
 

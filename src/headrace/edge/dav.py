@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log, phases
+from headrace.edge.corevars import host_only
 from headrace.edge.ranges import http_time
 from headrace.edge.uri import escape_path, split_target
 from headrace.errors import HttpError
@@ -50,7 +51,7 @@ class Dav:
             return None
         if method == b"PUT":
             return self._put(request)
-        if method in (b"DELETE", b"MKCOL") and _has_body(request):
+        if _has_body(request):
             request.log_error(log.ERR, b"%b with body is unsupported" % method)
             return 415
         request.discard_body()
@@ -166,7 +167,8 @@ class Dav:
             self._transfer(request, path, copy, existed=existed)
         except OSError as error:
             return failed(request, error, 404 if not os.path.lexists(path) else 409, request.method, path)
-        request.respond(204 if existed else 201, b"", b"")
+        # A file gives 204 whether there was one before or not, as in nginx.
+        request.respond(201 if request.uri.endswith(b"/") else 204, b"", b"")
         return phases.DONE
 
     def _transfer(self, request: Request, path: bytes, copy: bytes, *, existed: bool) -> None:
@@ -234,7 +236,7 @@ def _destination(request: Request) -> bytes | None:
         scheme, _, rest = field.partition(b"://")
         host, slash, path = rest.partition(b"/")
         own = request.exchange.head.host
-        if scheme.lower() not in (b"http", b"https") or not slash or host.lower() != own.lower():
+        if scheme.lower() not in (b"http", b"https") or not slash or host_only(host) != host_only(own):
             request.log_error(log.ERR, b'client sent invalid "Destination" header: "%b"' % field)
             return None
         target = slash + path

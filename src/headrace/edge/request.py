@@ -102,6 +102,7 @@ class Request:
     """The page with commands that this answer is (edge.ssi)."""
     trailers: Callable[[], list[tuple[bytes, bytes]]] | None = None
     """Makes the fields that follow a chunked body (RFC 9112 7.1.2)."""
+    sent_trailers: Sequence[tuple[bytes, bytes]] = ()
     ending: bool = False
     """The last part of the body waits for subrequests."""
     _id: int = 0
@@ -151,7 +152,10 @@ class Request:
     def received(self) -> int:
         """Bytes of the request so far: head and body."""
         exchange = self.exchange
-        return len(exchange.head.raw) + (0 if exchange.body is None else exchange.body.received)
+        head = exchange.head
+        return (len(head.raw) if head.version < 20 else head.length) + (
+            0 if exchange.body is None else exchange.body.received
+        )
 
     # headers
 
@@ -301,7 +305,7 @@ class Request:
 
     def _trailers(self) -> list[tuple[bytes, bytes]]:
         assert self.trailers is not None
-        return [(name, value) for name, value in self.trailers() if value]
+        return self.trailers()
 
     def _finish_trailed(self, data: bytes) -> None:
         """End an answer that has trailers, with its last part."""

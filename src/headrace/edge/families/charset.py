@@ -149,9 +149,13 @@ class Rules:
         if not charset:
             return
         source = named.group(1) if named else b"" if self.source is None else evaluate(self.source, request)
+        convert = bool(source) and source.lower() != charset.lower()
+        kept = request.kept_headers
+        if convert and kept is not None and kept.get(b"Content-Encoding") is not None:
+            return  # what is compressed cannot be converted
         request.charset = charset.lower()
         request.content_type = (kind[: named.start()] if named else kind) + b"; charset=" + charset
-        if source and source.lower() != charset.lower():
+        if convert:
             self._convert(request, source, charset)
 
     def _inner(self, request: Request, named: re.Match[bytes] | None) -> None:

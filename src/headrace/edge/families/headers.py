@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.families.common import HSLI, BaseFamily, invalid, parse_time, spec, table
+from headrace.edge.ranges import http_time
 from headrace.edge.times import http_date
 from headrace.edge.values import Value, compile_value, evaluate, to_bytes
 from headrace.errors import ConfError
@@ -95,8 +97,9 @@ def _adder(added: tuple[Added, ...]) -> Callable[[Request], None]:
             if not safe and not item.always:
                 continue
             value = evaluate(item.value, request)
-            if item.name.lower() == b"last-modified":
-                request.last_modified = None
+            if item.name.lower() in (b"last-modified", b"etag"):
+                if item.name.lower() == b"last-modified":
+                    request.last_modified = None
                 request.headers_out.set_all(item.name, (value,) if value else ())
             elif value:
                 request.headers_out.add(item.name, value)
@@ -113,14 +116,24 @@ def _trailer(added: tuple[Added, ...]) -> Callable[[Request], None]:
         if request.status in (204, 304) or not request.location.chunked:
             return
         request.content_length = None
-        request.trailers = lambda: [(item.name, evaluate(item.value, request)) for item in wanted]
+        request.trailers = partial(_made, request, wanted)
 
     return prepare
 
 
+def _made(request: Request, wanted: list[Added]) -> list[tuple[bytes, bytes]]:
+    """The trailers, made one by one: the later ones may name the earlier ones."""
+    fields = request.sent_trailers = []
+    for item in wanted:
+        value = evaluate(item.value, request)
+        if value:
+            fields.append((item.name, value))
+    return fields
+
+
 def parse_expires(text: str, *, modified: bool) -> tuple[str, float] | None:
     """(what the time counts from, seconds) of an argument of expires; None: nothing. Raises ValueError."""
-    if text in ("off", "epoch", "max"):
+    if text in ("off", "epoch", "max") and not modified:
         return None if text == "off" else (text, 0.0)
     daily = text.startswith("@")
     negative = text.startswith("-")
@@ -131,6 +144,14 @@ def parse_expires(text: str, *, modified: bool) -> tuple[str, float] | None:
         raise ValueError
     kind = "daily" if daily else "modified" if modified else "access"
     return kind, -seconds if negative else seconds
+
+
+def _modified(request: Request, now: float) -> float:
+    """When the answer was modified, in seconds since the epoch; now when it does not say."""
+    if request.last_modified is not None:
+        return request.last_modified
+    field = request.headers_out.get(b"last-modified")
+    return now if field is None else float(http_time(field) or now)
 
 
 def _expires_by(value: Value, modified: bool) -> Callable[[Request], None]:
@@ -165,8 +186,8 @@ def _expires(kind: str, seconds: float) -> Callable[[Request], None]:
             at = time.localtime(now)
             since_midnight = at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec
             age = (seconds - since_midnight) % 86400
-        elif kind == "modified" and request.last_modified is not None:
-            age = request.last_modified + seconds - now
+        elif kind == "modified":
+            age = _modified(request, now) + seconds - now
         else:
             age = seconds
         out.set(b"Expires", http_date(now + age))

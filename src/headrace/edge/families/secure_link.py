@@ -41,6 +41,8 @@ class SecureLinkFamily(BaseFamily):
     def compose(self, scope: Scope, location: Location) -> None:
         """Both forms in one place make no sense."""
         del location
+        if scope.own("secure_link_secret") is None and {"secure_link", "secure_link_md5"} & scope.settings.keys():
+            scope.settings["secure_link_secret"] = None
         if scope.own("secure_link_secret") is not None and (
             scope.get("secure_link") is not None or scope.get("secure_link_md5") is not None
         ):
