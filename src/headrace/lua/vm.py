@@ -31,6 +31,7 @@ PRELUDE: Final = (
     "receive",
     "connect",
     "until",
+    "udp",
     "output",
     "header",
     "text",

@@ -52,6 +52,8 @@ function S.is_ip(text)
     return ip_address(text, 0) ~= nil
 end
 
+S.ip_address, S.unix_address = ip_address, unix_address
+
 local waits = {} -- lookups under way: number -> {T, seq}
 local lookups = 0
 
@@ -94,6 +96,8 @@ local function resolve(name, timeout)
     end
     return list
 end
+
+S.resolve_name = resolve
 
 local function open(sock, address, size, family, timeout)
     local fd = C.hr_socket(family, STREAM + NONBLOCK_CLOEXEC, 0)
