@@ -40,13 +40,13 @@ class Stream(Timed):
     """A connected tcp or unix socket; `core.tls.TlsStream` has the same interface.
 
     closed: no more bytes are taken. eof: the peer has shut down its writing side. error: why it was lost.
-    peer: its address ((host, port, ...), or a path for unix). uses: how often a pool took it back.
-    send_timeout: seconds without progress after which a peer that does not read is aborted; None: never.
+    peer: its address ((host, port, ...), or a path for unix). uses: how often a pool took it back. read_size: of
+    one pushed read. send_timeout: seconds without progress until a peer that does not read is aborted, or None.
     """
 
     __slots__ = (
         "_clock", "_dead", "_loop", "_reader", "_reading", "_ready", "_shut", "_told", "_waiter", "_writer",
-        "chain", "closed", "eof", "error", "fd", "owner", "peer", "send_timeout", "sock", "uses",
+        "chain", "closed", "eof", "error", "fd", "owner", "peer", "read_size", "send_timeout", "sock", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class Stream(Timed):
         self.closed = False
         self.eof = False
         self.error: errors.ConnectionFailed | None = None
+        self.read_size = READ_SIZE
         self.uses = 0
         self._loop = loop
         self._clock = clock
@@ -118,7 +119,7 @@ class Stream(Timed):
             self._unwanted()
             return
         try:
-            data = self._receive(READ_SIZE)
+            data = self._receive(self.read_size)
         except BlockingIOError:
             return
         except (OSError, errors.ConnectionFailed) as error:

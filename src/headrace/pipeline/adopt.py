@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.pipeline import codec
 from headrace.pipeline.backup import REPLAYED
 from headrace.pipeline.chunk import Chunk
-from headrace.pipeline.event import count_values, unpacker
+from headrace.pipeline.counting import count_values
+from headrace.pipeline.event import unpacker
 from headrace.pipeline.fluentfiles import META, QUEUED, ChunkMeta, Location, read_meta, unescaped, write_meta
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.throttle import Throttle

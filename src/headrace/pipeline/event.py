@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -236,22 +235,6 @@ def entry_ends(data: bytes) -> list[int]:
     except UNREADABLE as error:
         raise ValueError("the stream of events is malformed or cut short") from error
     return ends
-
-
-def count_values(data: bytes, claimed: int) -> int:
-    """How many values a stream holds. claimed: what its sender says; true ones are confirmed in one call.
-
-    Raises ValueError for a stream that is malformed or cut short.
-    """
-    if 0 < claimed < 1 << 32:
-        source = msgpack.Unpacker(max_buffer_size=len(data) + 5)
-        source.feed(b"\xdd" + claimed.to_bytes(4, "big"))
-        source.feed(data)
-        with suppress(*UNREADABLE):  # the claim may be wrong, and the stream right
-            source.skip()
-            if source.tell() == len(data) + 5:
-                return claimed
-    return len(entry_ends(data))
 
 
 def salvage_events(data: bytes) -> tuple[list[Event], int]:

@@ -20,6 +20,7 @@ class NullOutput(Output):
     """Throws events away; with <buffer>, whole chunks."""
 
     prefers_buffer = False
+    only_counts = True
     buffer_defaults: ClassVar[Mapping[str, str]] = {"flush_at_shutdown": "true", "chunk_limit_size": "10k"}
     default_chunk_keys = ("tag",)
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 import zstandard
 
 from headrace.errors import Error, Side
-from headrace.pipeline.event import UNREADABLE, count_values, event_time, pack_event, unpack_value, unpacker
+from headrace.pipeline.counting import count_values
+from headrace.pipeline.event import UNREADABLE, event_time, pack_event, unpack_value, unpacker
 from headrace.plugins.forward.whole import MAPS
 
 if TYPE_CHECKING:

@@ -161,6 +161,26 @@ class Decoder:
             self._parts = []
         return self._buffer
 
+    def _gather(self, length: int) -> bytes:
+        """Take bytes of which the buffer holds not all: they are copied once, and what follows them not at all."""
+        parts = self._parts
+        pieces: list[bytes | bytearray | memoryview] = [memoryview(self._buffer)[self._at :]]
+        left = length - len(pieces[0])
+        number = 0
+        while left > (size := len(parts[number])):
+            pieces.append(parts[number])
+            left -= size
+            number += 1
+        last = bytes(parts[number])
+        pieces.append(memoryview(last)[:left])
+        gathered = b"".join(pieces)
+        self._consume(length)
+        self._buffer = last
+        self._at = left
+        self._parts = parts[number + 1 :]
+        self._reader = None
+        return gathered
+
     def _wait(self, need: int) -> _More:
         self._need = need
         return _More()
@@ -241,9 +261,12 @@ class Decoder:
         return data[start : start + length], start + length
 
     def _body(self) -> Message | None:
-        data = self._join()
-        self._entries = data[self._at : self._at + self._length]
-        self._consume(self._length)
+        length = self._length
+        if self._parts and len(self._buffer) - self._at < length:
+            self._entries = self._gather(length)
+        else:
+            self._entries = self._buffer[self._at : self._at + length]
+            self._consume(length)
         if self._trailing:
             self._step = Decoder._options
             return None

@@ -6,6 +6,7 @@ input.py       ForwardInput: parameters, start and end
 server.py      the listener and its connections
 connection.py  one client: handshake, messages in their order, acknowledgements
 intake.py      what a message brings: tag, checked entries, the id of its chunk
+room.py        bounds what messages that are not whole take, over all connections
 security.py    the <security> section: who may send
 heartbeat.py   heartbeats by UDP
 """

@@ -18,6 +18,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.core.stream import READ_SIZE
 from headrace.errors import BufferOverflow
 from headrace.pipeline.event import pack_value
 from headrace.plugins.forward import handshake
@@ -40,6 +41,8 @@ PENDING: Final = 64
 """Messages of a connection that wait for their place."""
 PENDING_BYTES: Final = 16 << 20
 """Bytes of them."""
+MOST_READ: Final = 1 << 19
+"""Bytes of one read of a client that has so many under way."""
 UNREAD: Final = 1 << 20
 """Bytes of acknowledgements that a client may leave unread."""
 RETRY: Final = 0.1
@@ -54,8 +57,9 @@ class Connection:
     """One client (core.owner.Owner). added: fields for each of its records."""
 
     __slots__ = (
-        "_acknowledges", "_added", "_auth", "_busy", "_closing", "_decoder", "_eof", "_heard", "_held", "_nonce",
-        "_paused", "_pending", "_pending_bytes", "_server", "_timer", "address", "name", "stream",
+        "_acknowledges", "_added", "_auth", "_busy", "_closing", "_decoder", "_eof", "_held", "_nonce", "_paused",
+        "_pending", "_pending_bytes", "_room", "_server", "_stalled", "_timer", "address", "heard", "held", "name",
+        "stream",
     )  # fmt: skip
 
     def __init__(self, server: ForwardServer, stream: Stream, address: str, name: str, added: Record | None) -> None:
@@ -75,7 +79,10 @@ class Connection:
         self._busy = False
         self._eof = False
         self._closing = False
-        self._heard = False
+        self._room = server.room
+        self._stalled = False  # it waits until others have finished their messages
+        self.held = 0
+        self.heard = False
         self._timer: Deadline | None = None
         stream.set_owner(self)
         security = server.security
@@ -91,7 +98,12 @@ class Connection:
 
     def data_received(self, data: bytes) -> None:
         """Take the messages that are whole."""
-        self._heard = True
+        self.heard = True
+        stream, size = self.stream, len(data)
+        if size == stream.read_size:
+            stream.read_size = min(2 * size, MOST_READ)
+        elif size < stream.read_size >> 3:
+            stream.read_size = max(stream.read_size >> 1, READ_SIZE)
         self._decoder.push(data)
         self._work()
 
@@ -105,10 +117,16 @@ class Connection:
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
+        self._room.leaves(self)
         if self._held is not None and self._eof:
             return  # a client that has sent everything and gone: its last message still waits for room
         self._drop_held("its client is gone")
         self._server.forget(self)
+
+    def go_on(self) -> None:
+        """It may be read again, see room.py."""
+        self._stalled = False
+        self._settle()
 
     # Messages.
 
@@ -134,6 +152,8 @@ class Connection:
         self._busy = False
         if self.stream.chain.length:
             self.stream.flush()
+        if (decoder.pending or self.held) and not self.stream.closed:
+            self._stalled = not self._room.holds(self, decoder.pending)
         self._settle()
 
     def _settle(self) -> None:
@@ -143,7 +163,9 @@ class Connection:
         idle = not self._pending and self._held is None
         if idle and (self._closing or self._eof):
             self.stream.close()
-        elif self._held is not None or self._pending >= PENDING or self._pending_bytes >= PENDING_BYTES:
+        elif (
+            self._stalled or self._held is not None or self._pending >= PENDING or self._pending_bytes >= PENDING_BYTES
+        ):
             self._paused = True
             self.stream.pause_reading()
         elif self._paused and not self._closing:
@@ -288,16 +310,16 @@ class Connection:
             self._settle()
         elif not self.stream.closed:
             self.stream.shutdown_write()
-            self._heard = False
+            self.heard = False
             self._server.clock.deadline(QUIET, self._is_quiet)
 
     def _is_quiet(self) -> None:
         if self.stream.closed:
             return
-        if not self._heard and not self._pending and self._held is None:
+        if not self.heard and not self._pending and self._held is None:
             self.stream.close()
             return
-        self._heard = False
+        self.heard = False
         self._server.clock.deadline(QUIET, self._is_quiet)
 
     def abort(self) -> None:

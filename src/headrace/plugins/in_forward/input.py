@@ -48,6 +48,11 @@ class ForwardInput(Source):
         doc="Drop messages with more bytes than this, without an acknowledgement. Packed entries of more than 256 MiB, "
         "and other messages of more than 16 MiB, are never read",
     )
+    unfinished_size_limit = size(
+        default=256 << 20,
+        doc="Bytes of messages that have not come whole, over all connections; past them a connection that holds a "
+        "part of a message is not read until others have finished. 0: any",
+    )
     decompression_size_limit = size(
         default=entries.EXPANDED_LIMIT, doc="Largest entries after gzip or zstd is undone; larger ones are refused"
     )

@@ -31,7 +31,10 @@ _SIGNALS: Final = {1: "metrics", 2: "traces"}
 
 @dataclass(slots=True)
 class Terms:
-    """The parameters that what a message brings depends on. now: the wall clock in nanoseconds."""
+    """The parameters that what a message brings depends on. now: the wall clock in nanoseconds.
+
+    only_counts: whether nobody looks at the events of a tag: then the sender's count of packed ones is believed.
+    """
 
     now: Callable[[], int]
     tag: str | None = None
@@ -40,6 +43,7 @@ class Terms:
     ratio_limit: int = entries.RATIO_LIMIT
     looks: bool = False
     deduplicates: bool = True
+    only_counts: Callable[[str], bool] | None = None
 
 
 class Brought:
@@ -65,7 +69,9 @@ def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
     if compression := message.compression:
         packed = entries.expand(compression, packed, terms.expanded_limit, terms.ratio_limit)
     left_out = 0
-    if message.kind == PACKED and not terms.looks and entries.is_usual(packed):
+    if message.kind == PACKED and message.count and terms.only_counts is not None and terms.only_counts(tag):
+        count = message.count
+    elif message.kind == PACKED and not terms.looks and entries.is_usual(packed):
         count = entries.count(packed, message.count)
     elif message.kind == SINGLE and len(packed) <= entries.LARGE and entries.is_event(packed):
         count = 1

@@ -15,6 +15,7 @@ from headrace.core.tls import TlsStream
 from headrace.errors import ConnectionFailed
 from headrace.pipeline.throttle import Throttle
 from headrace.plugins.in_forward.connection import Connection
+from headrace.plugins.in_forward.room import PATIENCE, Room
 from headrace.plugins.network.clients import Names
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.plugins.forward.messages import Message
     from headrace.plugins.in_forward.input import ForwardInput
     from headrace.plugins.in_forward.intake import Brought, Terms
+    from headrace.plugins.in_forward.room import Holder
 
 TLS_TIMEOUT: Final = 10.0
 """Seconds for a client's TLS handshake."""
@@ -43,6 +45,7 @@ class ForwardServer:
         context = self._context = source.context
         self.clock = context.clock
         self.connections: set[Connection] = set()
+        self.room = Room(source.unfinished_size_limit, context.clock, self._cut)
         self.waiting: set[asyncio.Future[None]] = set()
         """What the buffers have not answered yet; kept here so that it is not collected."""
         self.accepted = self.messages = self.events = self.acknowledged = self.unacked = 0
@@ -189,6 +192,11 @@ class ForwardServer:
         self.denied += 1
         self._log("denied", "Authentication failed: address=%s: %s", connection.address, why)
 
+    def _cut(self, connection: Holder) -> None:
+        assert isinstance(connection, Connection)
+        self.refuse(connection, f"it sent a part of a message, then nothing for {PATIENCE:g} s, while others wait")
+        connection.stream.abort()
+
     def _log(self, line: str, message: str, *args: object, level: int = logging.WARNING) -> None:
         self._lines[line].log(self.source.log, level, message, *args)
 
@@ -224,5 +232,7 @@ class ForwardServer:
             "invalid_events": self.invalid,
             "overflows": self.overflows,
             "held": self.held,
+            "unfinished_bytes": self.room.used,
+            "stalled": len(self.room.stalled),
             "dropped": self.dropped,
         }
