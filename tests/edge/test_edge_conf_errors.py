@@ -225,7 +225,6 @@ def test_an_error_has_no_consequences_and_hides_no_other(build_conf, kind, text)
 
 REFUSED = {
     "http": [
-        "server { listen 80 http2; }",
         "server { listen 80 quic; }",
         "access_log syslog:server=x;",
         "error_log syslog:server=x;",

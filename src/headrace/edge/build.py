@@ -15,6 +15,7 @@ from headrace.conf.check import Failed, Spec, Unbuilt, check_nginx
 from headrace.conf.problems import near_miss
 from headrace.edge import phases, unbuilt
 from headrace.edge.families.http import HttpFamily, ServerDraft
+from headrace.edge.families.http2 import speaks_http2
 from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
@@ -191,6 +192,7 @@ class _Builder:
         location = Location("server", b"", scope)
         self._compose(scope, location)
         server = Server(draft.names, location, self.variables)
+        server.http2 = speaks_http2(scope)
         own = location.handlers(phases.POST_READ) + location.handlers(phases.SERVER_REWRITE)
         if own:
             steps = [(name, h) for name in phases.SERVER_PHASES for h in location.handlers(name)]

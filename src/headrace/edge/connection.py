@@ -58,6 +58,12 @@ def local_port(conn: HttpConnection) -> int:
     return int(local[1]) if isinstance(local, tuple) and len(local) > 1 else 0
 
 
+def tls_of(conn: HttpConnection) -> TlsStream | None:
+    """The encrypted stream of a connection, that which carries a request of HTTP/2 too; None without encryption."""
+    stream = getattr(conn, "carrier", conn).stream
+    return stream if isinstance(stream, TlsStream) else None
+
+
 def is_tls(conn: HttpConnection) -> bool:
     """True when the connection is encrypted."""
-    return isinstance(conn.stream, TlsStream)
+    return tls_of(conn) is not None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.linger import evict_idle
 from headrace.core.http1.server import HttpConnection
+from headrace.core.http2.connection import Http2Connection
+from headrace.core.http2.preface import Preface
 from headrace.core.listener import Listener, open_listener
 from headrace.core.stream import Stream
+from headrace.core.tls import TlsStream
 from headrace.edge import log
 from headrace.edge.accepted import Accepted
 from headrace.errors import ConfError, ConnectionFailed, Error
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.http1.settings import ServerStats
+    from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.tls_config import TlsConfig
     from headrace.edge.accesslog import AccessLog
     from headrace.edge.families.main import MainSettings
@@ -50,6 +55,7 @@ class Gateway:
         """Open connections, with the clock's time when they began."""
         self._listeners: dict[int, Listener] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._fresh: set[Stream] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._clock: Clock | None = None
         self._empty: asyncio.Event | None = None
@@ -121,6 +127,7 @@ class Gateway:
         assert clock is not None
         tls = port.tls()
         simple = tls is None and not port.spec.proxy_protocol
+        http2 = port.http2
         connections, limit = self.connections, self.main.worker_connections
         nearly = limit - max(limit // 16, 1)
 
@@ -128,7 +135,10 @@ class Gateway:
             if len(connections) >= nearly:
                 self._make_room(limit)
             if simple:
-                self._connected(Stream(sock, loop, clock, peer=peer), port)
+                if http2:
+                    self._listen_first(Stream(sock, loop, clock, peer=peer), port, None, b"", only=False)
+                else:
+                    self._connected(Stream(sock, loop, clock, peer=peer), port)
                 return
             task = loop.create_task(self._begin(Accepted(sock, peer, loop, clock), port, tls))
             self._handshakes.add(task)
@@ -143,6 +153,43 @@ class Gateway:
         self.connections[conn] = self._clock.now()
         return conn
 
+    def _listen_first(
+        self, stream: Stream, port: Port, header: ProxyHeader | None, begun: bytes, *, only: bool
+    ) -> None:
+        """Wait for the first bytes of a client, to know which protocol it speaks. only: it has to be HTTP/2."""
+        assert self._clock is not None
+
+        def then(stream: Stream, speaks: bool, data: bytes) -> None:
+            self._fresh.discard(stream)
+            conn = self._connected2(stream, port) if speaks else self._connected(stream, port)
+            conn.proxied = header
+            if data:
+                conn.data_received(data)
+
+        def gone() -> None:
+            self._fresh.discard(stream)
+            self._listeners[id(port)].released()
+
+        self._fresh.add(stream)
+        timeout = port.settings.header_timeout
+        preface = Preface(stream, self._clock, timeout, only=only, then=then, gone=gone)
+        if begun:
+            preface.data_received(begun)
+
+    def _connected2(self, stream: Stream, port: Port) -> HttpConnection:
+        assert self._clock is not None
+        made = Http2Connection(stream, port, port.settings, self._clock)
+        made.report = partial(self._broken, made, port)
+        conn: Any = made
+        conn.info = port
+        self.connections[conn] = self._clock.now()
+        return conn  # type: ignore[no-any-return]
+
+    def _broken(self, conn: Any, port: Port, message: str) -> None:
+        peer = conn.peer[0] if isinstance(conn.peer, tuple) and conn.peer else "unix:"
+        line = f"*{conn.serial} {message} while processing HTTP/2 connection, client: {peer}, server: {port.spec.text}"
+        self.error_log.line(log.INFO, line.encode(errors="replace"))
+
     async def _begin(self, accepted: Accepted, port: Port, tls: TlsConfig | None) -> None:
         """What comes before HTTP: a PROXY protocol header, a TLS handshake."""
         try:
@@ -153,6 +200,10 @@ class Gateway:
             where = f"{error.message}, client: {peer}, server: {port.spec.text}"
             self.error_log.line(level, b"*0 " + where.encode(errors="replace"))
             self._listeners[id(port)].released()
+            return
+        only = isinstance(stream, TlsStream) and stream.alpn == "h2"
+        if only or (tls is None and port.http2):
+            self._listen_first(stream, port, accepted.header, accepted.begun, only=only)
             return
         conn = self._connected(stream, port)
         conn.proxied = accepted.header
@@ -194,6 +245,8 @@ class Gateway:
                     conn.stream.abort()
         for task in list(self._handshakes):
             task.cancel()
+        for stream in list(self._fresh):
+            stream.close()
         for group in self.upstreams.values():
             group.close()
         for access in self.buffered_logs:

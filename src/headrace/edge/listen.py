@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int] | str
 DEFAULT_BACKLOG: Final = 511
-_NOT_BUILT: Final = frozenset({"http2", "quic", "spdy", "setfib", "accept_filter"})
+_PROTOCOLS: Final = {"ssl": "tls", "proxy_protocol": "proxy_protocol", "http2": "http2"}
+_NOT_BUILT: Final = frozenset({"quic", "spdy", "setfib", "accept_filter"})
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class ListenSpec:
     """One address to listen on: (host, port) or "unix:/path".
 
     backlog: connections waiting to be accepted. options: (level, option, value) to set on the socket.
-    proxy_protocol: connections begin with a PROXY protocol header.
+    proxy_protocol: connections begin with a PROXY protocol header. http2: clients may speak HTTP/2.
     explicit: options were given, so that another `listen` of the address may not give others.
     """
 
@@ -36,6 +37,7 @@ class ListenSpec:
     ipv6only: bool = True
     tls: bool = False
     proxy_protocol: bool = False
+    http2: bool = False
     default_server: bool = False
     explicit: bool = False
     options: tuple[tuple[int, int, int], ...] = ()
@@ -66,10 +68,8 @@ def _option(directive: Directive, base: ListenSpec, word: str) -> ListenSpec:
     name, equals, value = word.partition("=")
     if word in ("default_server", "default"):
         return replace(base, default_server=True)
-    if word == "ssl":
-        return replace(base, tls=True)
-    if word == "proxy_protocol":
-        return replace(base, proxy_protocol=True)
+    if word in _PROTOCOLS:
+        return replace(base, **{_PROTOCOLS[word]: True})
     if word == "bind":
         return replace(base, explicit=True)
     if word == "reuseport":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.errors import Place
 
 
-_PROTOCOLS: Final = ("tls", "proxy_protocol")
+_PROTOCOLS: Final = ("tls", "proxy_protocol", "http2")
 """What connections of an address speak, when any of its `listen` says so."""
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.edge.variables import Variables
 
 _HOST: Final = re.compile(rb"\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n\t ]{1,255})\r?\n")
+HTTP2_FIRST: Final = ("h2", "http/1.1")
 REMEMBERED: Final = 2048
 """Entries of the caches that spare a search: hosts of an address, paths of a server."""
 
@@ -56,6 +57,7 @@ class Server:
         self.steps: Steps = ()
         self.tree: Tree | None = None
         self.tls: TlsConfig | None = None
+        self.http2 = False
         self.known: dict[bytes, tuple[bytes, Location]] = {}
         """Paths as sent, to the normalised path and the location."""
 
@@ -124,7 +126,7 @@ class Port:
         if not self.spec.tls or default is None:
             return None
         # A server does not use server_hostname: it makes the context, and with it the callback, this port's own.
-        config = replace(default, server_hostname=self.spec.text)
+        config = replace(self._offering(default), server_hostname=self.spec.text)
         config.context().sni_callback = self._named
         return config
 
@@ -132,7 +134,16 @@ class Port:
         if name:
             server, _ = self.hosts.choose(name.encode())
             if server is not self.hosts.default and server.tls is not None:
-                connection.context = server.tls.context()
+                connection.context = self._offering(server.tls).context()
+
+    def _offering(self, config: TlsConfig) -> TlsConfig:
+        """The settings of a server with the protocols that this socket offers (RFC 7301)."""
+        return replace(config, alpn=HTTP2_FIRST) if self.spec.http2 else config
+
+    @property
+    def http2(self) -> bool:
+        """Whether clients without TLS may speak HTTP/2, known by its first bytes."""
+        return self.spec.http2 or any(hosts.default.http2 for hosts in (self.hosts, *self.local.values()))
 
     @property
     def settings(self) -> ServerSettings:

@@ -25,7 +25,7 @@ _NAMES: Final = {
         charset_types client_body_in_file_only client_body_in_single_buffer create_full_put_path dav_access
         dav_methods disable_symlinks echo empty_gif encrypted_session_expires encrypted_session_iv
         encrypted_session_key epoll_events f4f flv geo google_perftools_profiles gunzip gunzip_buffers hash
-        health_check hls http2 http3 image_filter ip_hash keepalive keepalive_min_timeout keyval keyval_zone
+        health_check hls http3 image_filter ip_hash keepalive keepalive_min_timeout keyval keyval_zone
         least_conn least_time log_subrequest mail map match max_commands max_errors max_headers min_delete_depth
         mirror mirror_request_body modern_browser modern_browser_value mp4 msie_refresh ntlm open_file_cache_events
         override_charset pass perl pop3_auth pop3_capabilities post_action postpone_gzipping preread_buffer_size
@@ -71,10 +71,6 @@ _NAMES: Final = {
     """,
     "gzip_": """
         hash no_buffer static window
-    """,
-    "http2_": """
-        body_preread_size chunk_size idle_timeout max_concurrent_pushes max_concurrent_streams max_field_size
-        max_header_size max_requests pool_size push push_preload recv_buffer_size recv_timeout streams_index_size
     """,
     "http3_": """
         hq max_concurrent_streams stream_buffer_size

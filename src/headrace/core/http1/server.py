@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Exchange", "Handler", "HttpConnection", "ServerSettings", "ServerStats"]
 
 _serials = itertools.count(1)
+next_serial = _serials.__next__
+"""The number of the next connection of this process."""
 
 # Where a connection is.
 _IDLE, _BUSY, _DROPPING, _CLOSING, _GONE = range(5)
@@ -50,7 +52,8 @@ class HttpConnection(Timed):
 
     __slots__ = (
         "_buffer", "_eof", "_most", "_phase", "_resting", "_rules", "_scan", "_until", "clock", "closing",
-        "exchange", "handler", "info", "proxied", "requests", "serial", "serving", "settings", "since", "stats", "stream",
+        "exchange", "handler", "info", "proxied", "requests", "serial", "serving", "settings", "since", "stats",
+        "stream",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:

@@ -63,6 +63,8 @@ class ServerSettings:
     body_buffer: body bytes held for a handler that lags before reading pauses.
     lingering_close: read and drop what still comes after the last answer, so that the client can read
     it: at most lingering_time in all and lingering_timeout between reads.
+    http2_streams: requests at the same time on one HTTP/2 connection. http2_preread: bytes of a body that are taken
+    before the handler wants them. http2_chunk: bytes of a body in one frame.
     on_error: told of exceptions that a handler let escape (they are answered with 500).
     """
 
@@ -83,6 +85,9 @@ class ServerSettings:
     lingering_close: bool = True
     lingering_time: float = 30.0
     lingering_timeout: float = 5.0
+    http2_streams: int = 128
+    http2_preread: int = 65536
+    http2_chunk: int = 8192
     on_error: Callable[[Exchange, BaseException], None] | None = None
     stats: ServerStats = field(default_factory=ServerStats)
     _rules: HeadRules | None = field(default=None, init=False, repr=False, compare=False)

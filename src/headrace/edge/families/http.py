@@ -53,6 +53,9 @@ class HttpFamily(BaseFamily):
 
     def _do_listen(self, scope: Scope, directive: Directive) -> None:
         draft = self.drafts[id(scope)]
+        if "http2" in directive.args[1:]:
+            text = 'the "listen ... http2" directive is deprecated, use the "http2" directive instead'
+            scope.build.problems.warn(text, directive.place)
         for found in parse_listen(directive):
             if any(found.address == earlier.address for earlier, _ in draft.listens):
                 raise ConfError(f"a duplicate listen {found.text}", directive.place)

@@ -85,7 +85,7 @@ def tls_config(scope: Scope) -> TlsConfig:
         cert=cert,
         key=key,
         verify_mode=get("ssl_verify_client", "none"),
-        alpn=("http/1.1",),
+        alpn=("h2", "http/1.1") if scope.get("http2", False) else ("http/1.1",),
     )
     return _with_passphrase(config, get("ssl_password_file", ()))
 
