@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.edge.connection import client_text
 from headrace.edge.corevars import claimed_user
-from headrace.edge.log import CRIT, sinks
+from headrace.edge.log import CRIT, ERR, sinks
 from headrace.edge.values import Value, evaluate, split_value
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.edge.log import LogFile, Record
+    from headrace.edge.logcache import LogCache
     from headrace.edge.request import Request
     from headrace.edge.variables import Getter, Variables
     from headrace.errors import Place
@@ -122,10 +123,16 @@ class AccessLog:
 
 
 class PathLog:
-    """An access log whose path has variables: opened for each line. A file that cannot be opened loses the line."""
+    """An access log whose path has variables: opened for each line, or kept in a cache.
 
-    def __init__(self, path: Value, line: Format, *, condition: Value | None = None) -> None:
+    A file that cannot be opened loses the line.
+    """
+
+    def __init__(
+        self, path: Value, line: Format, *, condition: Value | None = None, cache: LogCache | None = None
+    ) -> None:
         self.path = path
+        self.cache = cache
         self.line = line
         self.condition = condition
 
@@ -134,7 +141,15 @@ class PathLog:
         if self.condition is not None and evaluate(self.condition, request) in (b"", b"0"):
             return
         path = evaluate(self.path, request)
+        root = request.location.root_of(request)
+        if not os.path.isdir(root):
+            text = b'testing "%b" existence failed (2: No such file or directory) while logging request'
+            request.log_error(ERR, text % root)
+            return
         try:
+            if self.cache is not None:
+                self.cache.write(path, self.line(request))
+                return
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             reason = f"failed ({error.errno}: {error.strerror})".encode()

@@ -91,14 +91,16 @@ class Location:
         self.max_ranges = 1 << 31
         self.http = ServerSettings()
         self.log_not_found = True
+        self.log_subrequest = False
         self.warn_uninitialized = True
         self.rewrite_log = False
         self.access_logs: tuple[AccessLog, ...] = ()
         self.error_log = ErrorLog(())
 
-    def add(self, phase: str, handler: Handler) -> None:
-        """Add a handler to a phase; within a phase they run in the order they were added."""
-        self._handlers.setdefault(phase, []).append(handler)
+    def add(self, phase: str, handler: Handler, *, first: bool = False) -> None:
+        """Add a handler to a phase; within a phase they run in the order they were added (first: before those)."""
+        handlers = self._handlers.setdefault(phase, [])
+        handlers.insert(0 if first else len(handlers), handler)
 
     def add_header_filter(self, place: str, header_filter: HeaderFilter) -> None:
         """Add a header filter at a place of filters.HEADER_ORDER."""

@@ -113,6 +113,11 @@ class LogFile:
         except OSError:
             return
 
+    def write_at(self, level: int, data: bytes) -> None:
+        """Append a line of an error log; targets that know levels make something of it."""
+        del level
+        self.write(data)
+
     def _open_late(self) -> None:
         try:
             self.open()
@@ -143,7 +148,7 @@ class ErrorLog:
         text = b"%b [%b] %d#%d: %b\n" % (log_time(), LEVELS[level], os.getpid(), threading.get_native_id(), message)
         for file, least in self.targets:
             if level <= least:
-                file.write(text)
+                file.write_at(level, text)
 
     def request_line(self, request: Request, level: int, message: bytes) -> None:
         """One message about a request, with the request described behind it."""

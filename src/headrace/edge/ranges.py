@@ -115,7 +115,16 @@ def part_head(request: Request, boundary: bytes, start: int, end: int) -> bytes:
 
 
 def apply_ranges(request: Request) -> None:
-    """The range filter: turn a 200 into a 206 when parts of it were asked for, and nothing changed its length."""
+    """The range filter: turn a 200 into a 206 when parts of it were asked for, and nothing changed its length.
+
+    What has trailers goes out in chunks, whatever its length is.
+    """
+    _apply(request)
+    if request.trailers is not None:
+        request.content_length = None
+
+
+def _apply(request: Request) -> None:
     assert request.allow_ranges is not None
     size, pieces = request.allow_ranges
     if request.range_refused:

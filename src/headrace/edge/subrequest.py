@@ -292,6 +292,13 @@ class Subrequest(Request):
     def _close(self) -> None:
         self.finished = self.started = True
         self.exchange.finish()
+        if self.location.log_subrequest:
+            self.phase = phases.LOG
+            for handler in self.location.log_handlers:
+                try:
+                    handler(self)
+                except Exception as error:  # noqa: BLE001 - the other logs must run too
+                    self.log_fault(error)
         self.run_cleanups()
         done, self._done = self._done, None
         if done is not None:

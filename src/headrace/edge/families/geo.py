@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import ipaddress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.edge.connection import client_text
 from headrace.edge.families.common import BaseFamily, block, table
@@ -168,7 +168,7 @@ class Geo:
         """The value for a request."""
         address = self._address(request)
         if address is None:
-            return self.default
+            address = NOWHERE
         found = (self.ranges or self.networks).find(address)
         return self.default if found is None else found
 
@@ -180,6 +180,10 @@ class Geo:
             return address
         values = [value for name, value in request.headers_in() if name.lower() == b"x-forwarded-for"]
         return forwarded(address, values, self.proxies, recursive=self.recursive)
+
+
+NOWHERE: Final = ipaddress.IPv4Address("255.255.255.255")
+"""What stands for a client without an address: a unix socket, a text that is none."""
 
 
 class GeoFamily(BaseFamily):

@@ -115,7 +115,8 @@ def _trailer(added: tuple[Added, ...]) -> Callable[[Request], None]:
             return
         if request.status in (204, 304) or not request.location.chunked:
             return
-        request.content_length = None
+        if request.allow_ranges is None:
+            request.content_length = None
         request.trailers = partial(_made, request, wanted)
 
     return prepare

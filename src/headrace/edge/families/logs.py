@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.edge.accesslog import COMBINED, AccessLog, Format, PathLog, PipelineLog, compile_format
 from headrace.edge.families.common import (
+    HSL,
     HSLI,
     MAIN_HSL,
     MANY,
     BaseFamily,
+    flag,
+    flag_of,
     parse_size,
     parse_time,
     refused,
@@ -20,6 +23,8 @@ from headrace.edge.families.common import (
     table,
 )
 from headrace.edge.log import ERR, ErrorLog, LogFile, Logs, parse_level
+from headrace.edge.logcache import LogCache
+from headrace.edge.syslog import SyslogLog, parse_syslog
 from headrace.edge.values import compile_value
 from headrace.errors import ConfError
 
@@ -39,6 +44,8 @@ class LogFamily(BaseFamily):
         spec("error_log", MAIN_HSL, 1, 2),
         spec("access_log", (*HSLI, "limit_except"), 1, MANY),
         spec("log_format", ("http",), 2, MANY),
+        spec("open_log_file_cache", HSL, 1, 4),
+        flag("log_subrequest", HSL),
     )
 
     def __init__(self) -> None:
@@ -46,13 +53,18 @@ class LogFamily(BaseFamily):
         self._formats: dict[str, Format] = {}
         self._default: dict[str, AccessLog] = {}
         self.buffered: list[AccessLog] = []
+        self._by_path: list[tuple[PathLog, Scope]] = []
         self.bridged: list[Directive] = []
         """The access_log directives that name the pipeline."""
 
     def _do_error_log(self, scope: Scope, directive: Directive) -> None:
         name = directive.args[0]
-        if name.startswith(("syslog:", "memory:")):
-            raise refused(directive, f'error_log to "{name.partition(":")[0]}:"')
+        if name.startswith("memory:"):
+            raise refused(directive, 'error_log to "memory:"')
+        if name.startswith("syslog:"):
+            target = SyslogLog(parse_syslog(name, directive.place))
+            scope.add("error_log", (target, parse_level(directive.args, directive.place)))
+            return
         scope.add("error_log", (self._file(scope, name), parse_level(directive.args, directive.place)))
 
     def _file(self, scope: Scope, name: str) -> LogFile:
@@ -98,18 +110,22 @@ class LogFamily(BaseFamily):
         if path.startswith("pipeline:"):
             own.append(self._pipeline_log(scope, directive, words))
             return
-        if path.startswith("syslog:"):
-            raise refused(directive, "access_log to syslog")
         name = words.pop(0) if words and "=" not in words[0] else "combined"
         line = self._format(scope, name, directive)
         options = self._options(scope, directive, words)
-        if "$" in path:
+        if "$" in path and not path.startswith("syslog:"):
             if "buffer" in options:
                 raise ConfError("buffered logs cannot have variables in name", directive.place)
             where = compile_value(scope.build.path(path), scope.build.variables, directive.place)
-            own.append(PathLog(where, line, **options))
+            made = PathLog(where, line, **options)
+            self._by_path.append((made, scope))
+            own.append(made)
             return
-        log = AccessLog(self._file(scope, path), line, **options)
+        syslog = path.startswith("syslog:")
+        if syslog and "buffer" in options:
+            raise ConfError("logs to syslog cannot be buffered", directive.place)
+        file = SyslogLog(parse_syslog(path, directive.place)) if syslog else self._file(scope, path)
+        log = AccessLog(file, line, **options)
         if log.buffer:
             self.buffered.append(log)
         own.append(log)
@@ -151,8 +167,32 @@ class LogFamily(BaseFamily):
             raise ConfError(f'no buffer is defined for access_log "{directive.args[0]}"', directive.place)
         return options
 
+    @staticmethod
+    def _do_open_log_file_cache(scope: Scope, directive: Directive) -> None:
+        if directive.args == ("off",):
+            scope.set_once(directive, None)
+            return
+        values: dict[str, Any] = {}
+        for word in directive.args:
+            name, _, text = word.partition("=")
+            key = {"max": "most", "min_uses": "least", "inactive": "inactive", "valid": "valid"}.get(name)
+            value = parse_time(text) if name in ("inactive", "valid") else int(text) if text.isdigit() else None
+            if key is None or not value:
+                raise ConfError(f'invalid "open_log_file_cache" parameter "{word}"', directive.place)
+            values[key] = value
+        if "most" not in values:
+            raise ConfError('"open_log_file_cache" must have "max" parameter', directive.place)
+        scope.set_once(directive, LogCache(**values))
+
+    @staticmethod
+    def _do_log_subrequest(scope: Scope, directive: Directive) -> None:
+        scope.set_once(directive, flag_of(directive))
+
     def compose(self, scope: Scope, location: Location) -> None:
         """Set the error log and the access logs in force."""
+        for made, at in self._by_path:
+            made.cache = at.get("open_log_file_cache")
+        location.log_subrequest = scope.get("log_subrequest", False)
         location.error_log = self.error_log(scope)
         logs: list[AccessLog | PathLog | PipelineLog] | None = scope.get("access_log")
         if logs is None:

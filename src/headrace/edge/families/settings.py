@@ -78,7 +78,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "open_file_cache_errors": (HSL, 1, 1),
     "open_file_cache_min_uses": (HSL, 1, 1),
     "open_file_cache_valid": (HSL, 1, 1),
-    "open_log_file_cache": (HSL, 1, MANY),
     "output_buffers": (HSL, 2, 2),
     "read_ahead": (HSL, 1, 1),
     "request_pool_size": (HS, 1, 1),

@@ -120,7 +120,7 @@ class Userid:
                 service = self.service if self.service is not None else 0
                 value = struct.pack("=4I", service, now, os.getpid(), next(_sequence) & 0xFFFFFFFF)
             else:
-                service = socket.htonl(self.service) if self.service is not None else _address(request)
+                service = self.service if self.service is not None else _address(request)
                 mixed = (_started ^ os.getpid() << 16) & 0xFFFFFFFF
                 value = struct.pack("!4I", service & 0xFFFFFFFF, now, mixed, next(_sequence) & 0xFFFFFFFF)
         request.set_slot(b"userid set", value)
@@ -129,7 +129,7 @@ class Userid:
 
 def _reset(request: Request) -> bool:
     """`$uid_reset` asks for a new value; with "log" the old one is logged."""
-    asked = request.get_slot(b"uid_reset")
+    asked = request.var(b"uid_reset")
     if asked == b"log":
         request.log_error(log.NOTICE, b'userid cookie "%b" was reset' % (_uid_got(request) or b""))
     return asked not in (None, b"", b"0")
@@ -138,6 +138,8 @@ def _reset(request: Request) -> bool:
 def _address(request: Request) -> int:
     """Our address as a number, the last four bytes of a longer one."""
     local = local_address(request.exchange.conn)
+    if not isinstance(local, tuple):
+        return 0
     try:
         family = socket.AF_INET6 if ":" in str(local[0]) else socket.AF_INET
         return int.from_bytes(socket.inet_pton(family, str(local[0]))[-4:], "big")
