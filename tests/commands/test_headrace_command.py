@@ -173,6 +173,11 @@ def test_plugins(headrace):
     assert "output: " in headrace.run("headrace", "plugins").stdout
     assert "reuse_connections" in headrace.run("headrace", "plugins", "output:http").stdout
     assert headrace.run("headrace", "plugins", "output:htpp").returncode == 1
+    of_all_kinds = headrace.run("headrace", "plugins", "http")
+    assert of_all_kinds.returncode == 0
+    assert "input:http\n" in of_all_kinds.stdout
+    assert "output:http\n" in of_all_kinds.stdout
+    assert "None" not in of_all_kinds.stdout
 
 
 @pytest.mark.parametrize(
@@ -180,6 +185,8 @@ def test_plugins(headrace):
     [
         ("my-fluentd.conf", "", "fluent"),
         ("nginx.conf.dev", "", "nginx"),
+        ("pipeline.yaml", "config:\n- source:\n", "fluent"),
+        ("pipeline.yml", "config:\n- source:\n", "fluent"),
         ("a.conf", "# x\n<source>\n", "fluent"),
         ("a.conf", "@include b\n", "fluent"),
         ("a.conf", "user www-data;\nevents {}\n", "nginx"),

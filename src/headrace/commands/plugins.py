@@ -24,8 +24,10 @@ def list_all(folders: Folders) -> int:
 
 
 def show(name: str, folders: Folders) -> int:
-    """Print the parameters of "KIND:NAME"; the exit status."""
+    """Print the parameters of "KIND:NAME", or of "NAME" of every kind that has one; the exit status."""
     kind, colon, plugin = name.partition(":")
+    if not colon and (kinds := [kind for kind in registry.PREFIXES if name in folders.names(kind)]):
+        return max(show(f"{kind}:{name}", folders) for kind in kinds)
     kind = _KINDS.get(kind, kind)
     if not colon or kind not in registry.PREFIXES:
         sys.stderr.write(f"{name} is not of the form KIND:NAME; kinds: {' '.join(registry.PREFIXES)}\n")
@@ -48,5 +50,7 @@ def _print(cls: type[Any], indent: str) -> None:
             if isinstance(inner, type):
                 _print(inner, indent + "  ")
             continue
-        default = "required" if item.default is REQUIRED else f"default {item.default!r}"
-        sys.stdout.write(f"{indent}{item.key} ({item.type_name}; {default})  {item.doc}\n")
+        default = "; required" if item.default is REQUIRED else f"; default {item.default!r}"
+        if item.default is None or item.default == "":
+            default = ""
+        sys.stdout.write(f"{indent}{item.key} ({item.type_name}{default})  {item.doc}\n")

@@ -15,6 +15,8 @@ _NGINX_TEXT = re.compile(r"^[ \t]*(?:(?:events|http|stream|mail)[ \t\r\n]*\{|[a-
 def language(path: str) -> str:
     """FLUENT or NGINX. Raises ConfError when the file cannot be read or says nothing."""
     name = Path(path).name
+    if name.endswith((".yaml", ".yml")):
+        return FLUENT
     if re.search(r"(?:^|[^a-z])fluent", name):
         return FLUENT
     if re.search(r"(?:^|[^a-z])nginx", name):
