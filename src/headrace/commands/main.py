@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.commands import binlog, buffers, ca, cat, dlq, tap
+from headrace.commands import binlog, buffers, ca, cat, dlq, tap, test
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     cat.add(commands.add_parser("cat", help="records from standard input to a forward source", add_help=False))
     buffers.add(commands.add_parser("buffers", help="chunks on disk: list, show, export to Fluentd's files"))
     dlq.add(commands.add_parser("dlq", help="dead letters: list, show, deliver once more, remove"))
+    test.add(commands.add_parser("test", help="unit tests of a pipeline, in virtual time"))
     tap.add(commands.add_parser("tap", help="live events at any component of a running pipeline"))
     binlog.add(commands.add_parser("binlog", help="events in chunk files"))
     commands.add_parser("version", help="show versions")
@@ -252,4 +253,5 @@ _COMMANDS: Final = {
     "dlq": dlq.run,
     "binlog": binlog.run,
     "tap": tap.run,
+    "test": test.run,
 }

@@ -257,6 +257,8 @@ class Output(Plugin):
     """Parameters of <buffer> that this output sets where the configuration does not; "@type" too."""
     default_chunk_keys: ClassVar[tuple[str, ...]] = ()
     """The chunk keys of a <buffer> section without an argument."""
+    routes: ClassVar[bool] = False
+    """True: all it does is send events on within the pipeline, so that `headrace test` runs it as it is."""
     only_counts: ClassVar[bool] = False
     """True: `process` needs the number of events and nothing else of a batch."""
     emits: ClassVar[bool] = False
@@ -294,6 +296,10 @@ class Output(Plugin):
 
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Deliver a batch now (unbuffered outputs)."""
+        raise NotImplementedError
+
+    def pass_on(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        """Send a batch on at once, without the buffer (outputs that have one and `routes`)."""
         raise NotImplementedError
 
     def format(self, tag: str, time: int, record: Record) -> bytes | None:

@@ -1,7 +1,8 @@
 """Output `buffer` (Fluentd 1.18 and later): keeps events in a buffer of its own and emits them again, in a label.
 
 A stage between sources and outputs: what is behind it may be slow, or refuse for a while, and the sources do not feel
-it. In <secondary> it emits what its primary gave up: a label for dead letters. To a source with `ack_mode delivery` an event is delivered when it has left this stage.
+it. In <secondary> it emits what its primary gave up: a label for dead letters. To a source with `ack_mode delivery`
+an event is delivered when it has left this stage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from headrace.pipeline.event import Batch
 from headrace.pipeline.plugin import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.context import Context
@@ -25,6 +26,8 @@ _TAG: Final = "tag"
 
 class BufferOutput(Output):
     """Buffers events on their way to a label."""
+
+    routes = True
 
     buffer_defaults: ClassVar[Mapping[str, str]] = {
         "@type": "file",
@@ -53,10 +56,14 @@ class BufferOutput(Output):
             raise ConfError(
                 "the chunk keys must have the tag, which the events need to go on", self.place, hint="<buffer tag>"
             )
-        self._emit = target.emit
+        self._target = target
+
+    def pass_on(self, tag: str, batch: Batch) -> Awaitable[None] | None:
+        """Emit a batch in the label."""
+        return self._target.emit(tag, batch)
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Emit the events of a chunk. Raises BufferOverflow when what comes next is full: it is tried again."""
-        waiting = self._emit(chunk.tag or "", Batch.from_packed(chunk.read(), chunk.count))
+        waiting = self.pass_on(chunk.tag or "", Batch.from_packed(chunk.read(), chunk.count))
         if waiting is not None:
             await waiting

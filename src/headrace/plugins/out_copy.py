@@ -68,6 +68,8 @@ class _Turn:
 class CopyOutput(Output):
     """Gives events to all its stores."""
 
+    routes = True
+
     copy_mode = enum(
         ("no_copy", "shallow", "deep", "marshal"),
         default="no_copy",

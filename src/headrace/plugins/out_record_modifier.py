@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class RecordModifierOutput(Modifying, Output):
     """Makes records anew, and sends them on."""
 
+    routes = True
     takes_label = True
 
     tag = string(doc="The new tag; ${...} is filled in from the changed record")

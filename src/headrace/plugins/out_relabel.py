@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class RelabelOutput(Output):
     """Sends events to a label."""
 
+    routes = True
+
     label_ = string(key="@label", doc="The label; @ROOT is the top level")
 
     def provision(self, context: Context) -> None:
@@ -28,9 +30,9 @@ class RelabelOutput(Output):
                 f"the label {self.label_} is the one that this section stands in: its events would go round for ever",
                 self.place_of("@label"),
             )
-        self._emit = target.emit
+        self._target = target
         self.passes_to = (target,)
 
     def process(self, tag: str, batch: Batch) -> Awaitable[None] | None:
         """Emit a batch in the label."""
-        return self._emit(tag, batch)
+        return self._target.emit(tag, batch)

@@ -63,6 +63,7 @@ class Rule(Configurable):
 class RewriteTagFilterOutput(Output):
     """Gives events other tags."""
 
+    routes = True
     takes_label = True
 
     capitalize_regex_backreference = boolean(default=False, doc="Groups begin with a capital letter in the tag")

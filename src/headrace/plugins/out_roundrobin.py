@@ -33,6 +33,8 @@ _WEIGHT: Final = "weight"
 class RoundRobinOutput(Output):
     """Gives batches to its stores by turns."""
 
+    routes = True
+
     stores = raw_section(
         name="store", multi=True, required=True, doc="An output, and its weight: how many batches it gets, 1 by default"
     )

@@ -32,6 +32,7 @@ _STREAMS_MAX: Final = 10_000
 class DetectExceptionsOutput(Output):
     """Puts stack traces together."""
 
+    routes = True
     takes_label = True
 
     remove_tag_prefix = string(doc="Take this, and a dot, from the tag, so that events do not come back here")
