@@ -157,6 +157,8 @@ def _begin(conn: Http2Connection, number: int, fields: list[Field], size: int, *
     head.length = size
     exchange = view.exchange = Http2Exchange(view, head, now)
     if not end:
+        # Without a length it is what a chunked body is in HTTP/1; who sends it on has to frame it.
+        head.fields.chunked = head.content_length is None
         body: Any = Http2Body(view, head)
         exchange.body = body
     elif error is None and head.content_length:
