@@ -60,14 +60,14 @@ async def _read(request: Request) -> None:
             size += len(piece)
             _check(request, size)
             if spool is None and size > request.location.body_buffer:
-                spool = _open_spool(request)
+                spool = open_spool(request)
                 for earlier in pieces:
-                    _write(spool, earlier)
+                    write_spool(spool, earlier)
                 pieces = []
             if spool is None:
                 pieces.append(piece)
             else:
-                _write(spool, piece)
+                write_spool(spool, piece)
     except OSError as error:  # the disk is full, the folder is another user's: this request ends, no other
         name = request.body_file or request.location.body_temp
         raise HttpError(500, f'temporary file "{name}" failed ({error.errno}: {error.strerror})') from error
@@ -90,7 +90,8 @@ def make_temp_folder(path: str, owner: tuple[int, int]) -> None:
         os.chmod(path, 0o700)
 
 
-def _open_spool(request: Request) -> int:
+def open_spool(request: Request) -> int:
+    """The temporary file of a body, open for writing; it is removed with the request. Raises OSError."""
     folder = request.location.body_temp
     os.makedirs(folder, mode=0o700, exist_ok=True)
     fd, path = tempfile.mkstemp(dir=folder)
@@ -100,7 +101,8 @@ def _open_spool(request: Request) -> int:
     return fd
 
 
-def _write(fd: int, data: bytes) -> None:
+def write_spool(fd: int, data: bytes) -> None:
+    """Write all of it. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

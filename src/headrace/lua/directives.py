@@ -26,10 +26,10 @@ from headrace.edge.families.common import (
     time_of,
 )
 from headrace.edge.log import DEBUG
-from headrace.edge.phases import ACCESS, REWRITE
+from headrace.edge.phases import ACCESS, REWRITE, SERVER_REWRITE
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
-from headrace.lua.handlers import LuaHandlers, Source, drop_length
+from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.runtime import Chunk, Runtime, Settings
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ PHASES: Final = {
     "init": HTTP,
     "init_worker": HTTP,
     "exit_worker": HTTP,
+    "server_rewrite": ("http", "server"),
     "rewrite": HSLI,
     "access": HSLI,
     "content": CONTENT_AT,
@@ -58,6 +59,16 @@ NAME_MAX: Final = 56
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
 
 
+INERT: Final = {
+    "lua_load_resty_core": (HTTP, 1, 1),
+    "lua_malloc_trim": (HTTP, 1, 1),
+    "lua_sa_restart": (HTTP, 1, 1),
+    "lua_socket_send_lowat": (HSLI, 1, 1),
+    "lua_ssl_verify_depth": (HSLI, 1, 1),
+    "lua_thread_cache_max_entries": (HTTP, 1, 1),
+}
+"""Switches of what is not so here: resty.core is built in, memory is given back by size, system calls go on after a
+signal, chains of certificates have OpenSSL's bound, threads are kept while they are few."""
 SHARED_LEAST = 8192
 """Bytes of the smallest shared dictionary."""
 _NUMBERS = (
@@ -74,7 +85,7 @@ def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
         Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
         spec(f"{phase}_by_lua_file", contexts, 1),
     ]
-    if phase != "exit_worker":
+    if phase not in {"exit_worker", "server_rewrite"}:
         made.append(spec(f"{phase}_by_lua", contexts, 1))
     return made
 
@@ -99,6 +110,10 @@ class LuaFamily(BaseFamily):
         flag("lua_check_client_abort", HSLI),
         flag("lua_transform_underscores_in_response_headers", HSLI),
         flag("lua_socket_log_errors", HSLI),
+        flag("lua_use_default_type", HSLI),
+        flag("rewrite_by_lua_no_postpone", HTTP),
+        flag("access_by_lua_no_postpone", HTTP),
+        *(spec(name, contexts, least, most) for name, (contexts, least, most) in INERT.items()),
         spec("lua_socket_connect_timeout", HSLI, 1),
         spec("lua_socket_send_timeout", HSLI, 1),
         spec("lua_socket_read_timeout", HSLI, 1),
@@ -119,6 +134,7 @@ class LuaFamily(BaseFamily):
         """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
         self._shared: dict[str, int] = {}
+        self._noticed: set[str] = set()
         self._http: Scope | None = None
         self._chunks: dict[tuple[Directive, int], Chunk] = {}
         self._confs: dict[tuple[tuple[str, Any], ...], Any] = {}
@@ -132,7 +148,11 @@ class LuaFamily(BaseFamily):
             self._set(scope, directive)
         elif name == "lua_shared_dict":
             self._share(directive)
-        elif by_lua:
+        elif name in INERT:
+            if name not in self._noticed:
+                self._noticed.add(name)
+                scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
+        elif by_lua and not name.endswith("_no_postpone"):
             key = f"{phase}_by_lua"
             if key in scope.settings:
                 raise ConfError(f'"{name}" directive is duplicate', directive.place)
@@ -227,19 +247,24 @@ class LuaFamily(BaseFamily):
             scope.get(f"{phase}_by_lua") for phase in ("rewrite", "access", "log", "header_filter", "body_filter")
         )
         content = scope.get("content_by_lua") if scope.kind == "if" else scope.own("content_by_lua")
-        if not (rewrite or access or log or content or header or body):
+        server = scope.get("server_rewrite_by_lua") if scope.kind == "server" else None
+        if not (rewrite or access or log or content or header or body or server):
             return
         self._build(scope)
         handlers = self._handlers
         assert handlers is not None
+        if server:
+            location.add(SERVER_REWRITE, handlers.server_rewrite(self._source(scope, location, server)))
         if rewrite:
-            location.add(REWRITE, handlers.rewrite(self._source(scope, location, rewrite)))
+            first = scope.get("rewrite_by_lua_no_postpone", False)
+            location.add(REWRITE, handlers.rewrite(self._source(scope, location, rewrite)), first=first)
         if access:
-            location.add(ACCESS, handlers.access(self._source(scope, location, access)))
+            first = scope.get("access_by_lua_no_postpone", False)
+            location.add(ACCESS, handlers.access(self._source(scope, location, access)), first=first)
         if content:
             kept = bool(rewrite or access or log or header or body)
             handler = handlers.content(self._source(scope, location, content), keep=kept)
-            location.content = handler
+            location.content = handler if scope.get("lua_use_default_type", True) else untyped(handler)
         if header:
             location.add_header_filter("script", handlers.header_filter(self._source(scope, location, header)))
         if body:
@@ -285,12 +310,24 @@ class LuaFamily(BaseFamily):
             "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
             "each": scope.get("body_filter_by_lua") is not None,  # the filter sees every piece of output by itself
             "tls": self._tls(scope),
+            "resolver": self._resolver(scope),
+            "resolver_timeout": get("resolver_timeout", 30.0) * 1000,
         }
         key = tuple(values.items())
         found = self._confs.get(key)
         if found is None:
             found = self._confs[key] = self._build(scope).conf(values)
         return found
+
+    def _resolver(self, scope: Scope) -> int:
+        """The number of the resolver of a place, -1 for the system's."""
+        found = scope.get("resolver")
+        if found is None:
+            return -1
+        known = self._build(scope).scheduler.resolvers
+        if found not in known:
+            known.append(found)
+        return known.index(found)
 
     def _tls(self, scope: Scope) -> int:
         """The number of the TLS settings of a place."""

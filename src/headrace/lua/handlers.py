@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 from headrace.edge import log, phases
 from headrace.edge.pages import page
 from headrace.edge.values import Value, evaluate
-from headrace.lua.runtime import ACCESS, CONTENT, HEAD, HEADER_FILTER, KEEP, LOG, REWRITE, Chunk, Runtime
+from headrace.lua.runtime import (
+    ACCESS,
+    CONTENT,
+    HEAD,
+    HEADER_FILTER,
+    KEEP,
+    LOG,
+    REWRITE,
+    SERVER_REWRITE,
+    Chunk,
+    Runtime,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -52,6 +63,10 @@ class LuaHandlers:
             return None if request.uri_changed else handler(request)  # `rewrite ... last` came first
 
         return handle
+
+    def server_rewrite(self, source: Source) -> Handler:
+        """A handler of the server's rewrite phase, before its location is looked for: passing means go on."""
+        return self._make(source, SERVER_REWRITE + KEEP, _ended_rewrite)
 
     def _make(self, source: Source, flags: int, ended: Ended) -> Handler:
         handler = self._runner(source, flags, ended)
@@ -250,6 +265,17 @@ def _replace(request: Request, status: int) -> None:
     text = page(status, request.location.server_token) or b""
     request.status, request.content_type, request.content_length = status, b"text/html", len(text)
     request.body_filters = (lambda _request, _data, last: text if last else b"",)
+
+
+def untyped(handler: Handler) -> Handler:
+    """lua_use_default_type off: an answer has the Content-Type that the script gives it, or none."""
+
+    def handle(request: Request) -> Result | Awaitable[Result]:
+        if request.content_type is None:
+            request.content_type = b""
+        return handler(request)
+
+    return handle
 
 
 def drop_length(request: Request) -> None:

@@ -28,6 +28,7 @@ from headrace.edge.log import DEBUG, ERR, ErrorLog
 from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
+from headrace.lua.api.bodies import BodiesApi
 from headrace.lua.api.downstream import DownstreamApi
 from headrace.lua.api.headers import HeadersApi
 from headrace.lua.api.output import OutputApi
@@ -56,6 +57,7 @@ EXIT_WORKER: Final = 8
 SET: Final = 9
 HEADER_FILTER: Final = 10
 BODY_FILTER: Final = 11
+SERVER_REWRITE: Final = 12
 KEEP: Final = 16
 HEAD: Final = 32
 """Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
@@ -121,6 +123,7 @@ class Runtime:
             self.subrequests,
             tls,
             self.downstream,
+            BodiesApi(requests),
         ):
             host.update(part.functions())
         values = {

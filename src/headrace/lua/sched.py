@@ -10,13 +10,17 @@ import asyncio
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from headrace.core.dns import NotResolved, Resolver
 from headrace.core.watch import watch
 
 if TYPE_CHECKING:
     from headrace.core.watch import Watch
     from headrace.lua.vm import VM
+
+LOOKUP: Final = 3600.0
+"""Seconds of a lookup at most; the script that waits has a deadline of its own."""
 
 
 class Scheduler:
@@ -27,6 +31,7 @@ class Scheduler:
         self.pending: dict[int, asyncio.Future[bytes | int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
+        self.resolvers: list[Resolver] = []
         self._lookups: set[asyncio.Task[None]] = set()
         self._entries: dict[str, Callable[..., Any]] = {}
         self._watches: dict[int, Watch] = {}
@@ -152,12 +157,24 @@ class Scheduler:
 
     # names
 
-    def resolve(self, number: int, name: bytes) -> None:
-        """Look up the addresses of a name; the answer goes to the VM's `resolved`."""
+    def resolve(self, number: int, name: bytes, resolver: int) -> None:
+        """Look up the addresses of a name; the answer goes to the VM's `resolved`.
+
+        resolver: which of `resolvers`, -1: the system's.
+        """
         assert self.loop is not None
-        task = self.loop.create_task(self._resolve(number, name.decode("latin-1")))
+        asking = self._resolve if resolver < 0 else partial(self._ask, self.resolvers[int(resolver)])
+        task = self.loop.create_task(asking(number, name.decode("latin-1")))
         self._lookups.add(task)
         task.add_done_callback(self._lookups.discard)
+
+    async def _ask(self, resolver: Resolver, number: int, name: str) -> None:
+        try:
+            addresses = await resolver.resolve(name, LOOKUP)
+        except NotResolved as error:
+            self._entries["resolved"](number, None, f"{error.code}: {error.words}".encode())
+            return
+        self._entries["resolved"](number, " ".join(addresses).encode(), None)
 
     async def _resolve(self, number: int, name: str) -> None:
         assert self.loop is not None

@@ -36,6 +36,7 @@ PRELUDE: Final = (
     "header",
     "text",
     "request",
+    "body",
     "reqsocket",
     "subrequest",
     "time",

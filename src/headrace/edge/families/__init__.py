@@ -32,6 +32,7 @@ from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.referer import RefererFamily
+from headrace.edge.families.resolver import ResolverFamily
 from headrace.edge.families.rewrite import RewriteFamily
 from headrace.edge.families.secure_link import SecureLinkFamily
 from headrace.edge.families.set_misc import SetMiscFamily
@@ -54,6 +55,7 @@ def builtin() -> list[Family]:
         MainFamily(),
         HttpFamily(),
         SettingsFamily(),
+        ResolverFamily(),
         Http2Family(),
         MapFamily(),
         GeoFamily(),

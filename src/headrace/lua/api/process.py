@@ -38,12 +38,14 @@ class ProcessApi:
     def __init__(self, requests: Mapping[int, Request], error_log: ErrorLog) -> None:
         self.requests = requests
         self.error_log = error_log
+        self._built_by = os.getpid()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
         return {
             "log": self.log,
             "pid": os.getpid,
+            "worker_pids": self.worker_pids,
             "encode_base64": self.encode_base64,
             "decode_base64": self.decode_base64,
             "digest": self.digest,
@@ -65,6 +67,17 @@ class ProcessApi:
             self.error_log.line(level, message + b", context: ngx.timer")
         else:
             self.error_log.line(level, message)
+
+    def worker_pids(self) -> bytes:
+        """The processes of all workers, apart by spaces: the children of the master, or this one without a master."""
+        master = os.getppid()
+        if master == self._built_by:
+            try:
+                with open(f"/proc/{master}/task/{master}/children", "rb") as children:
+                    return children.read()
+            except OSError:
+                pass
+        return b"%d" % os.getpid()
 
     @staticmethod
     def ndk_function(name: bytes) -> int:

@@ -68,18 +68,19 @@ end
 
 local phases = {
     "init", "init_worker", "rewrite", "access", "content", "log", "timer", "exit_worker", "set",
-    "header_filter", "body_filter",
+    "header_filter", "body_filter", "server_rewrite",
 }
 S.INIT, S.INIT_WORKER, S.REWRITE, S.ACCESS, S.CONTENT, S.LOG, S.TIMER, S.EXIT_WORKER = 1, 2, 3, 4, 5, 6, 7, 8
-S.SET, S.HEADER_FILTER, S.BODY_FILTER = 9, 10, 11
+S.SET, S.HEADER_FILTER, S.BODY_FILTER, S.SERVER_REWRITE = 9, 10, 11, 12
 S.phases = phases
 -- rewrite, access and content may write to the client; those and timers may wait.
-S.may_output = { false, false, true, true, true, false, false, false, false, false, false }
-S.may_wait = { false, false, true, true, true, false, true, false, false, false, false }
-S.has_request = { false, false, true, true, true, true, false, false, true, true, true }
+S.may_output = { false, false, true, true, true, false, false, false, false, false, false, true }
+S.may_wait = { false, false, true, true, true, false, true, false, false, false, false, true }
+S.has_request = { false, false, true, true, true, true, false, false, true, true, true, true }
 local context_names = {
     "init_by_lua*", "init_worker_by_lua*", "rewrite_by_lua*", "access_by_lua*", "content_by_lua*", "log_by_lua*",
     "ngx.timer", "exit_worker_by_lua*", "set_by_lua*", "header_filter_by_lua*", "body_filter_by_lua*",
+    "server_rewrite_by_lua*",
 }
 
 local getinfo = debug.getinfo

@@ -82,8 +82,12 @@ local function resolve(name, timeout)
     lookups = lookups + 1
     local number, T = lookups, S.cur
     waits[number] = { T, S.mark(T) }
+    local conf = S.R.conf
+    if conf.resolver >= 0 then
+        timeout = conf.resolver_timeout
+    end
     local entry = S.at(S.mono() + timeout, lookup_timeout, number)
-    host.resolve(number, name)
+    host.resolve(number, name, conf.resolver)
     local addresses, why = S.wait()
     S.cancel(entry)
     if not addresses then

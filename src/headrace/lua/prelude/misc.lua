@@ -13,6 +13,17 @@ ngx.worker = {
     pid = function()
         return host.pid()
     end,
+    pids = function()
+        local R = S.R
+        if not R or R.phase == S.INIT then
+            return S.raise("API disabled in the current context")
+        end
+        local found = {}
+        for pid in host.worker_pids():gmatch("%d+") do
+            found[#found + 1] = tonumber(pid)
+        end
+        return found
+    end,
     id = function()
         return S.worker_id
     end,
@@ -70,6 +81,10 @@ local function fire(timer, premature)
         host.log(0, ngx.ALERT, settings.max_running_timers .. " lua_max_running_timers are not enough")
         return
     end
+    local debugging = (timer.conf and timer.conf.log_level or settings.log_level) >= ngx.DEBUG
+    if debugging then
+        host.log(0, ngx.DEBUG, "lua ngx.timer expired")
+    end
     running = running + 1
     if timer.every and not premature and not S.exiting then
         start(timer.every, timer)
@@ -77,6 +92,9 @@ local function fire(timer, premature)
     local args = timer.args
     S.run_task(S.TIMER, timer.conf, function()
         running = running - 1
+        if debugging then
+            host.log(0, ngx.DEBUG, "http lua close fake http connection")
+        end
     end, timer.fn, premature, unpack(args, 1, args.n))
 end
 
