@@ -206,6 +206,11 @@ def sending(*pieces: bytes, close: bool = True):
     return script
 
 
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(path) == 0
+
+
 MODULES = Path("/usr/lib/nginx/modules")
 
 
@@ -228,7 +233,7 @@ def nginx(tmp_path):
         (folder / "nginx.conf").write_text(f"{loads}daemon off; master_process off; pid {folder}/nginx.pid;\n" + text)
         running.append(subprocess.Popen([binary, "-p", str(folder), "-c", str(folder / "nginx.conf")]))
         deadline = time.monotonic() + 10
-        while not Path(path).exists():
+        while not _listens(path):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -82,7 +82,6 @@ class Around:
 
 def begin(parts: Postponed, request: Request, target: bytes) -> None:
     """Start a subrequest whose answer stands here."""
-    path, _, args = target.partition(b"?")
-    made = Subrequest(request, normalise(path), args, done=lambda _made: parts.settle())
+    made = Subrequest(request, normalise(target), b"", done=lambda _made: parts.settle())
     made.share_vars(request)
     parts.begin(made)

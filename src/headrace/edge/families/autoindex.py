@@ -32,7 +32,7 @@ NAME_WIDTH: Final = 50
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 FORMATS: Final = ("html", "json", "jsonp", "xml")
 _CALLBACK: Final = re.compile(rb"[A-Za-z0-9_$.]+")
-_UNSAFE: Final = re.compile(rb'[\x00-\x20"#%?;:<>\\^`{|}\x7f-\xff]')
+_UNSAFE: Final = re.compile(rb'[\x00-\x20"#%&?;:<>\\^`{|}\x7f-\xff]')
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _html(request: Request, entries: list[Entry], *, local: bool, exact: bool) -
     ]
     for entry in entries:
         slash = b"/" if entry.kind == "directory" else b""
-        href = _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], entry.name).replace(b"&", b"&amp;") + slash
+        href = _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], entry.name) + slash
         shown = entry.name.decode("utf-8", "surrogateescape") if unicode else entry.name.decode("latin-1")
         encoding = "utf-8" if unicode else "latin-1"
         if len(shown) > NAME_WIDTH:

@@ -83,7 +83,7 @@ def of_type(request: Request, types: frozenset[bytes]) -> bool:
 
 
 class Replacing:
-    """One answer on its way. Of several texts at one place the longest is replaced."""
+    """One answer on its way. Of several texts at one place the one that stands first in the configuration is replaced."""
 
     def __init__(self, pairs: list[tuple[bytes, Value]], *, once: bool) -> None:
         self._pairs: dict[bytes, Value] = {}
@@ -94,8 +94,8 @@ class Replacing:
         self._compile()
 
     def _compile(self) -> None:
-        words = sorted(self._pairs, key=len, reverse=True)
-        self._longest = len(words[0]) if words else 0
+        words = list(self._pairs)
+        self._longest = max((len(word) for word in words), default=0)
         self._pattern = re.compile(b"|".join(re.escape(word) for word in words), re.IGNORECASE) if words else None
 
     def body(self, request: Request, data: bytes, last: bool) -> bytes:
