@@ -36,8 +36,16 @@ class Build:
         self.finishers: list[Callable[[], None]] = []
         self.body_temp = self.path("client_body_temp")
         self.temp_folders: set[str] = set()
+        self.inert: dict[str, Place | None] = {}
+        """Directives that mean nothing here, each with where it stands first."""
         self.upstreams: dict[str, Any] = {}
         """Groups of upstream servers by name (edge.upstream.peers.Group)."""
+        self.cache_zones: dict[str, Any] = {}
+        """Caches by the name of their zone (edge.upstream.cache.zone.Zone)."""
+
+    def means_nothing(self, directive: Directive) -> None:
+        """Take note of a directive whose value is not used; one warning names all of them."""
+        self.inert.setdefault(directive.name, directive.place)
 
     def path(self, name: str) -> str:
         """A path of the configuration as the running process uses it: relative ones stand below the prefix."""

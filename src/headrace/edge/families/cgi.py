@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.edge.families.caching import cache_settings
 from headrace.edge.families.common import HSL, MANY, flag, number_of, spec, table
 from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
 from headrace.edge.families.proxy_tls import apply_tls, tls_settings, tls_specs
@@ -50,6 +51,7 @@ class _CgiFamily(PassFamily):
             return
         directive, target = found
         settings = self.common(scope)
+        settings.cache = cache_settings(scope, prefix, directive)
         params = Params(scope.get(f"{prefix}_param", ()), pass_headers=settings.pass_headers)
         service = CgiService(settings, params, scope.build.upstreams, prefix)
         self.options(scope, service)

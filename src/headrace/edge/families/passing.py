@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.edge.families.caching import apply_cache, cache_specs
 from headrace.edge.families.common import (
     HSL,
     MANY,
@@ -56,6 +57,8 @@ class PassFamily(BaseFamily):
 
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
+        if apply_cache(scope, directive, self.prefix):
+            return None
         short = directive.name.removeprefix(self.prefix + "_")
         own = getattr(self, f"_do_{short}", None)
         if own is not None:
@@ -217,6 +220,7 @@ def common_specs(prefix: str) -> tuple[Spec, ...]:
         spec(f"{prefix}_bind", HSL, 1, 2),
         spec(f"{prefix}_store_access", HSL, 1, 3),
         spec(f"{prefix}_temp_path", HSL, 1, 4),
+        *cache_specs(prefix),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.edge.families.caching import cache_settings
 from headrace.edge.families.common import HSL, MANY, invalid, spec, table
 from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
 from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_settings
 from headrace.edge.regex import compile_regex
 from headrace.edge.upstream.address import Url, parse_url
-from headrace.edge.upstream.ask import DEFAULTS, FieldPlan
+from headrace.edge.upstream.ask import CACHED, DEFAULTS, FieldPlan
 from headrace.edge.upstream.http import HttpService
 from headrace.edge.upstream.rewrites import FLAGS, OFF_FLAGS, prefix_rule, regex_rule
 from headrace.edge.values import Value, compile_value, to_bytes
@@ -158,6 +159,7 @@ class ProxyFamily(PassFamily):
             return
         directive, target = found
         settings = self.common(scope)
+        settings.cache = cache_settings(scope, "proxy", directive)
         outer = scope.enclosing("location")
         assert outer is not None
         variables = scope.build.variables
@@ -170,6 +172,11 @@ class ProxyFamily(PassFamily):
             if name.lower() not in named
         ]
         plan = FieldPlan(fields, pass_headers=settings.pass_headers)
+        fields += [
+            (name, compile_value(text, variables, directive.place))
+            for name, text in CACHED
+            if name.lower() not in named
+        ]
         rules = scope.get("proxy_redirect")
         if rules is None and isinstance(target, tuple):
             settings.redirects = (_default_redirect(scope, *target),)
@@ -181,6 +188,7 @@ class ProxyFamily(PassFamily):
         if not isinstance(target, tuple) or target[0] == "https":
             settings.tls = tls_settings(scope, "proxy")
         service = HttpService(settings, plan, scope.build.upstreams)
+        service.cache_plan = FieldPlan(fields, pass_headers=settings.pass_headers)
         service.version = scope.get("proxy_http_version", b"1.0")
         service.method = scope.get("proxy_method")
         service.body = scope.get("proxy_set_body")

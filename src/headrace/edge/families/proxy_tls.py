@@ -72,7 +72,7 @@ def tls_settings(scope: Scope, prefix: str) -> TlsSettings:
     def get(short: str, default: Any = None) -> Any:
         return scope.get(f"{prefix}_ssl_{short}", default)
 
-    protocols = get("protocols", PROTOCOLS[2:])
+    protocols = get("protocols", PROTOCOLS[4:])
     known = [name for name in PROTOCOLS[2:] if name in protocols] or ["TLSv1.2"]
     verify = get("verify", False)
     if verify and get("trusted_certificate") is None:

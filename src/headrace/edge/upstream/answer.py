@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import names
+from headrace.edge.log import ERR
 from headrace.edge.upstream.rewrites import rewrite_cookie, rewrite_location, rewrite_refresh
+from headrace.edge.uri import normalise
+from headrace.errors import HttpError
 
 if TYPE_CHECKING:
     from headrace.core.http1.events import ResponseHead
@@ -94,6 +97,21 @@ def take_head(request: Request, head: ResponseHead, settings: Settings, orders: 
             out.add(name, rewrite_refresh(request, settings, value))
             continue
         out.add(name, value)
+
+
+def follow(request: Request, head: ResponseHead, settings: Settings, target: bytes) -> int:
+    """Go where X-Accel-Redirect says; returns what a handler returns."""
+    take_through_redirect(request, head, settings)
+    if request.method != b"HEAD":
+        request.method = b"GET"
+    if target.startswith(b"@"):
+        return request.internal_redirect(target)
+    path, _, args = target.partition(b"?")
+    try:
+        return request.internal_redirect(normalise(path if path.startswith(b"/") else b"/" + path), args)
+    except HttpError:
+        request.log_error(ERR, b'upstream sent unsafe "X-Accel-Redirect": "%b"' % target)
+        return 404
 
 
 def take_through_redirect(request: Request, head: ResponseHead, settings: Settings) -> None:

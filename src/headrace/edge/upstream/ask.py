@@ -33,6 +33,15 @@ DEFAULTS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"Upgrade", ""),
 )
 """What is sent unless the configuration names it; empty: not handed on."""
+CACHED: Final[tuple[tuple[bytes, str], ...]] = (
+    (b"If-Modified-Since", "$upstream_cache_last_modified"),
+    (b"If-Unmodified-Since", ""),
+    (b"If-None-Match", "$upstream_cache_etag"),
+    (b"If-Match", ""),
+    (b"Range", ""),
+    (b"If-Range", ""),
+)
+"""What is sent beside DEFAULTS when the answer may be kept: conditions are the cache's, not the client's."""
 _BREAKS: Final = re.compile(rb"[\x00-\x20\x7f]")
 _KEPT: Final = 256
 

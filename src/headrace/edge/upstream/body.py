@@ -17,6 +17,15 @@ PIECE: Final = 32768
 SHORT: Final = 16384
 
 
+def streams(visit: Visit) -> bool:
+    """The body of the request is handed on while it arrives."""
+    request = visit.request
+    if visit.settings.request_buffering or request.body_read or request.parent is not None:
+        return False
+    body = request.exchange.body
+    return body is not None and not body.done and visit.service.may_stream(request)
+
+
 def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
     """Write the request; what does not go at once follows by itself. The pump of a body that still arrives."""
     ask = visit.ask

@@ -108,6 +108,23 @@ class FastcgiReader(CgiReader):
         raise BadReply(PREMATURE, premature=True)
 
 
+_CONDITIONS: Final = frozenset(
+    (b"HTTP_IF_MODIFIED_SINCE", b"HTTP_IF_UNMODIFIED_SINCE", b"HTTP_IF_NONE_MATCH", b"HTTP_IF_MATCH", b"HTTP_RANGE",
+     b"HTTP_IF_RANGE")
+)  # fmt: skip
+
+
+def _conditions(request: Request, pairs: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The client's conditions and ranges are answered from the cache: the application gets the cache's own."""
+    cacher = request.upstream.cacher
+    found = [pair for pair in pairs if pair[0] not in _CONDITIONS]
+    for name, field in ((b"HTTP_IF_MODIFIED_SINCE", b"last-modified"), (b"HTTP_IF_NONE_MATCH", b"etag")):
+        text = cacher.condition(field)
+        if text:
+            found.append((name, text))
+    return found
+
+
 class CgiService(PassService):
     """A location with fastcgi_pass, scgi_pass or uwsgi_pass."""
 
@@ -133,6 +150,8 @@ class CgiService(PassService):
             ask.file = request.body_file
             ask.body = request.body or b""
         pairs = self.params.pairs(request)
+        if request.upstream.cacher is not None:
+            pairs = _conditions(request, pairs)
         if self.scheme == "fastcgi":
             flags = 1 if self.options.get("keep_conn") else 0
             ask.head = record(BEGIN, struct.pack("!HB5x", 1, flags)) + encode_params(pairs)

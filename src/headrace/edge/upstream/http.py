@@ -29,7 +29,7 @@ class HttpService(PassService):
 
     def __init__(self, settings: Settings, plan: FieldPlan, groups: dict[str, Group]) -> None:
         super().__init__(settings, groups)
-        self.plan = plan
+        self.plan = self.cache_plan = plan
 
     def may_stream(self, request: Request) -> bool:
         """See Service. Chunks need HTTP/1.1; a body that the configuration makes is not the client's."""
@@ -39,15 +39,24 @@ class HttpService(PassService):
             and (not request.exchange.head.chunked or self.version == b"1.1")
         )
 
+    def _uri(self, request: Request, route: Route) -> bytes:
+        if route.literal:
+            return safe_target(route.uri)
+        if self.target is not None:
+            return safe_target(unparsed(request) or request_uri(request, b"", b""))
+        return request_uri(request, route.uri, self.location)
+
+    def cache_key(self, request: Request, route: Route) -> bytes:
+        """See Service: the URL that is asked."""
+        return b"%b%b%b" % (route.scheme, route.host, self._uri(request, route))
+
     def ask(self, request: Request, route: Route, *, stream: bool) -> Ask:
         """See Service."""
         method = request.method if self.method is None else safe_method(self.method, request) or request.method
-        if route.literal:
-            uri = safe_target(route.uri)
-        elif self.target is not None:
-            uri = safe_target(unparsed(request) or request_uri(request, b"", b""))
-        else:
-            uri = request_uri(request, route.uri, self.location)
+        cached = request.upstream.cacher is not None
+        if cached and method == b"HEAD" and request.upstream.cacher.settings.convert_head:
+            method = b"GET"
+        uri = self._uri(request, route)
         ask = request.upstream.ask = Ask(method, uri)
         if self.body is not None:
             ask.body = evaluate(self.body, request)
@@ -66,7 +75,7 @@ class HttpService(PassService):
                 else:
                     ask.body = request.body or b""
         line = b"%b %b HTTP/%b\r\n" % (method, uri, self.version)
-        ask.head = b"%b%b\r\n" % (line, self.plan.lines(request))
+        ask.head = b"%b%b\r\n" % (line, (self.cache_plan if cached else self.plan).lines(request))
         return ask
 
     def reader(self, _request: Request, ask: Ask) -> Reader:

@@ -124,6 +124,17 @@ def _unreachable(error: ConnectionFailed, peer: Peer) -> Unreachable:
     return Unreachable(text, timeout=False, stage="connecting to upstream")
 
 
+def local_address(text: str) -> tuple[str, int] | None:
+    """The address of ..._bind: host, or host:port; None: any."""
+    if not text:
+        return None
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return host, int(port[1:] or 0)
+    host, _, port = text.partition(":") if text.count(":") < 2 else (text, "", "")
+    return host, int(port or 0)
+
+
 def keep(group: Group, key: Hashable, stream: Stream, clock: Clock) -> None:
     """Put a connection that is done with its exchange into the pool, or close it when it has served its time."""
     lived = clock.now() - group.births.get(stream.fd, clock.now())

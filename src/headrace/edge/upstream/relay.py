@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge import log, phases
 from headrace.edge.upstream.reply import BadReply, Failed
 from headrace.edge.upstream.spool import Spool
-from headrace.edge.upstream.store import Store
 from headrace.edge.values import evaluate
 from headrace.errors import ConnectionFailed, Error
 
@@ -44,7 +43,7 @@ class Relay:
         self.spool: Spool | None = None
         self.pump: asyncio.Task[None] | None = None
         self.moved = asyncio.Event()
-        self.store = Store(visit) if settings.store is not None and visit.head.status == 200 else None
+        self.store = visit.storage
         self.began = visit.clock.now()
         self.read = 0
 
@@ -61,32 +60,24 @@ class Relay:
     async def _run(self, pieces: list[bytes]) -> int | None:
         visit, request, reader = self.visit, self.request, self.visit.reader
         request.send_header()
+        if visit.behind:
+            request.header_only = True
         if request.header_only and not self.store:
             visit.done()
             return phases.OK
-        failed = False
         while True:
             for piece in pieces:
                 await self._take(piece)
             if reader.done:
+                failed = False
                 break
             if self.rate:
                 await self._pace()
-            try:
-                data = await visit.read(READING)
-                pieces = reader.feed(data) if data else reader.eof()
-                self.visit.trial.received += len(data)
-            except BadReply as error:
-                visit.log(log.ERR, f"{error.message} while {READING}")
+            more = await self._more()
+            if more is None:
                 failed = True
-            except Failed as error:
-                visit.log(log.ERR, error.message)
-                failed = True
-            for level, text in reader.notes:
-                visit.log(level, text)
-            reader.notes.clear()
-            if failed:
                 break
+            pieces = more
         visit.done()
         if self.pump is not None:
             await self.pump
@@ -98,6 +89,23 @@ class Relay:
         if self.store is not None:
             self.store.keep()
         return 499 if self.deaf else phases.OK
+
+    async def _more(self) -> list[bytes] | None:
+        """The next pieces; None when the upstream fails, which is logged."""
+        visit, reader = self.visit, self.visit.reader
+        pieces: list[bytes] | None = None
+        try:
+            data = await visit.read(READING)
+            pieces = reader.feed(data) if data else reader.eof()
+            visit.trial.received += len(data)
+        except BadReply as error:
+            visit.log(log.ERR, f"{error.message} while {READING}")
+        except Failed as error:
+            visit.log(log.ERR, error.message)
+        for level, text in reader.notes:
+            visit.log(level, text)
+        reader.notes.clear()
+        return pieces
 
     async def _pace(self) -> None:
         """Wait until so much may have been read."""
@@ -141,7 +149,7 @@ class Relay:
         try:
             await self.request.flush()
         except ConnectionFailed:
-            if not self.settings.ignore_abort:
+            if not self.visit.patient:
                 raise
             self.deaf = True
 
@@ -174,7 +182,7 @@ class Relay:
                 self.moved.set()
         except ConnectionFailed as error:
             self.deaf = True
-            if not self.settings.ignore_abort:
+            if not self.visit.patient:
                 self.visit.interrupt(error)
         except OSError as error:
             self.visit.log(log.CRIT, f"pread() failed ({error.errno}: {error.strerror}) while sending to client")

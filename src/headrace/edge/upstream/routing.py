@@ -80,6 +80,10 @@ class PassService:
         route.literal = bool(url.uri)
         return route
 
+    def cache_key(self, request: Request, route: Route) -> bytes:
+        """See Service."""
+        return b"%b%b%b?%b" % (route.scheme, route.host, request.uri, request.args)
+
     def may_stream(self, _request: Request) -> bool:
         """See Service."""
         return False

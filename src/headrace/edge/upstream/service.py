@@ -45,6 +45,10 @@ class Service(Protocol):
         """Where the request goes. Raises Unroutable."""
         ...
 
+    def cache_key(self, request: Request, route: Route) -> bytes:
+        """The key of an answer in a cache where none is configured."""
+        ...
+
     def may_stream(self, request: Request) -> bool:
         """The protocol can carry the request body while it arrives."""
         ...

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.edge.request import Request
+    from headrace.edge.upstream.cache.cacher import CacheSettings
     from headrace.edge.values import Value
 
 ERROR: Final = "error"
@@ -97,6 +98,7 @@ class Settings:
     bind: Value | None = None
     keepalive_socket: bool = False
     tls: TlsSettings | None = None
+    cache: CacheSettings | None = None
     store: Value | None = None
     """The path to store answers at; evaluates to b"" for the path of the request (`store on`)."""
     store_access: int = 0o600

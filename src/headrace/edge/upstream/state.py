@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
+    from headrace.edge.upstream.cache.cacher import Cacher
 
     Getter = Callable[[Request], bytes | None]
 
@@ -44,7 +45,7 @@ class State:
     the error log. host, port: for $proxy_host and $proxy_port.
     """
 
-    __slots__ = ("ask", "cache_status", "head", "host", "port", "scheme", "trailers", "tries", "uri")
+    __slots__ = ("ask", "cache_status", "cacher", "head", "host", "port", "scheme", "trailers", "tries", "uri")
 
     def __init__(self) -> None:
         self.ask: Ask | None = None
@@ -56,12 +57,14 @@ class State:
         self.host: bytes | None = None
         self.port: bytes | None = None
         self.cache_status: bytes | None = None
+        self.cacher: Cacher | None = None
 
     def begin(self) -> None:
         """Another visit of the same request begins."""
         if self.tries:
             self.tries.append(None)
         self.head = None
+        self.cacher = None
         self.trailers = []
 
     def next_try(self) -> Try:
@@ -161,6 +164,14 @@ def _forwarded(request: Request) -> bytes:
     return b", ".join((*before, request.var(b"remote_addr") or b""))
 
 
+def _condition(name: bytes) -> Getter:
+    def get(request: Request) -> bytes | None:
+        cacher = request.upstream.cacher if request.upstream is not None else None
+        return cacher.condition(name) or None if cacher is not None else None
+
+    return get
+
+
 VARIABLES: Final[dict[str, Getter]] = {
     "upstream_addr": _each(lambda one: one.addr or b"-"),
     "upstream_status": _each(lambda one: b"%d" % one.status if one.status else b"-"),
@@ -173,6 +184,8 @@ VARIABLES: Final[dict[str, Getter]] = {
     "proxy_host": _of_state("host"),
     "proxy_port": _of_state("port"),
     "proxy_add_x_forwarded_for": _forwarded,
+    "upstream_cache_last_modified": _condition(b"last-modified"),
+    "upstream_cache_etag": _condition(b"etag"),
     "upstream_cache_status": _of_state("cache_status"),
 }
 PREFIXES: Final[tuple[tuple[str, Callable[[str], Getter]], ...]] = (

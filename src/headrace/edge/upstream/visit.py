@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge import log, phases
 from headrace.edge.body import refuse_broken_body
 from headrace.edge.upstream import link
-from headrace.edge.upstream.answer import orders_of, take_head, take_through_redirect
-from headrace.edge.upstream.body import BodyPump, send_ask
+from headrace.edge.upstream.answer import follow, orders_of, take_head
+from headrace.edge.upstream.body import BodyPump, send_ask, streams
+from headrace.edge.upstream.cache.cacher import Cacher, set_modified
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
 from headrace.edge.upstream.service import Unroutable
 from headrace.edge.upstream.settings import ERROR, INVALID_HEADER, NEXT_STATUSES, NON_IDEMPOTENT, TIMEOUT
-from headrace.edge.upstream.state import state_of
+from headrace.edge.upstream.state import Try, state_of
+from headrace.edge.upstream.store import Store
 from headrace.edge.upstream.tunnel import tunnel
-from headrace.edge.uri import normalise
 from headrace.edge.values import evaluate
 from headrace.errors import ConnectionFailed, HttpError, Timeout
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from headrace.edge.upstream.peers import Chooser, Group, Peer
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.service import Service
-    from headrace.edge.upstream.state import Try
 
 _UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
 READ_SIZE: Final = 65536
@@ -59,6 +59,12 @@ class Visit:
     task: asyncio.Task[None] | None = None
     pump: BodyPump | None = None
     gone = False
+    behind = False
+    """The answer goes to the cache only."""
+    patient = False
+    """The answer is read to its end even if the client leaves."""
+    cacher: Cacher | None = None
+    storage: Store | Cacher | None = None
     failure: BaseException | None = None
     _base = 0
     _begun = 0.0
@@ -87,17 +93,26 @@ class Visit:
             self.log(log.ERR, error.message)
             return error.status
         state.scheme, state.host, state.port = route.scheme, route.host, route.port
-        stream = self._streams()
+        cache = self.settings.cache
+        if cache is not None and request.method in cache.methods:
+            key = evaluate(cache.key, request) if cache.key is not None else service.cache_key(request, route)
+            state.cacher = self.cacher = Cacher(self, cache, key)
+        stream = self.cacher is None and streams(self)
         if not stream:
             wait = request.read_body()
             if wait is not None:
                 await wait
         elif exchange.body is not None:
             refuse_broken_body(request)
-        self.ask = service.ask(request, route, stream=stream)
-        state.uri = self.ask.uri
+        self.trial = Try()
         self._watch()
         try:
+            if self.cacher is not None:
+                code = await self.cacher.look()
+                if code is not None:
+                    return code
+            self.ask = service.ask(request, route, stream=stream)
+            state.uri = self.ask.uri
             return await self._tries(route.group)
         except asyncio.CancelledError:
             if not self.gone and self.failure is None:
@@ -109,20 +124,15 @@ class Visit:
             exchange.on_abort = None
             exchange.abort_on_eof = False
             self._close()
-
-    def _streams(self) -> bool:
-        """The body of the request is handed on while it arrives."""
-        request = self.request
-        if self.settings.request_buffering or request.body_read or request.parent is not None:
-            return False
-        body = request.exchange.body
-        return body is not None and not body.done and self.service.may_stream(request)
+            if self.cacher is not None:
+                self.cacher.end()
 
     # a client that leaves, and other interruptions
 
     def _watch(self) -> None:
         request = self.request
-        if request.parent is None and not self.settings.ignore_abort:
+        self.patient = self.settings.ignore_abort
+        if request.parent is None and not self.patient:
             self.task = asyncio.current_task()
             request.exchange.on_abort = self._client_gone
             request.exchange.abort_on_eof = True
@@ -175,7 +185,7 @@ class Visit:
                 self.trial.addr = group.name
                 self._account(502)
                 self.log(log.ERR, b"no live upstreams while connecting to upstream")
-                return 502
+                return await self._without(ERROR, 502)
             self.trial.addr = peer.name
             try:
                 pieces = await self._one(group, peer)
@@ -184,14 +194,23 @@ class Visit:
                     self.log(log.ERR, error.message)
                 self._account(error.status)
                 if not self._leave_for_next(error.kind):
-                    return error.status
+                    return await self._without(error.kind, error.status)
                 continue
             status = self.head.status
             if status in NEXT_STATUSES and chooser.tries > 1 and self._allowed(f"http_{status}"):
                 self._account(status)
                 if self._leave_for_next(f"http_{status}"):
                     continue
+            if status in NEXT_STATUSES and self.cacher is not None and self.cacher.may_use_stale(f"http_{status}"):
+                self.done()
+                return await self.cacher.serve(b"STALE")
             return await self._answer(pieces)
+
+    async def _without(self, kind: str, status: int) -> int:
+        """No peer has given an answer: an old one may do."""
+        if self.cacher is not None and self.cacher.may_use_stale(kind):
+            return await self.cacher.serve(b"STALE")
+        return status
 
     def _allowed(self, kind: str) -> bool:
         """The configuration lets this kind of failure go on to the next peer."""
@@ -230,7 +249,7 @@ class Visit:
         self.cached = stream is not None
         if stream is None:
             try:
-                stream = await link.open_link(group, peer, self.key, settings, self.clock, _local(local))
+                stream = await link.open_link(group, peer, self.key, settings, self.clock, link.local_address(local))
             except link.Unreachable as error:
                 kind, status = (TIMEOUT, 504) if error.timeout else (ERROR, 502)
                 raise Failed(kind, status, f"{error.message} while {error.stage}") from error
@@ -288,10 +307,14 @@ class Visit:
     async def _answer(self, pieces: list[bytes]) -> int | None:
         request, settings, head, reader = self.request, self.settings, self.head, self.reader
         self.trial.status = head.status
+        cacher = self.cacher
+        if cacher is not None and head.status == 304 and cacher.entry is not None and cacher.settings.revalidate:
+            self.done()
+            return await cacher.revalidated(head)
         orders = orders_of(head, settings)
         if orders.redirect is not None:
             self.done()
-            return self._redirect(head, orders.redirect)
+            return follow(request, head, settings, orders.redirect)
         if settings.intercept_errors and head.status >= 300 and head.status in request.location.error_pages:
             if head.status == 401:
                 for value in head.header_all(b"www-authenticate"):
@@ -310,28 +333,22 @@ class Visit:
                 self._account(502)
                 return 502
             return await tunnel(self)
+        if cacher is not None and cacher.begin(head):
+            self.storage = cacher
+            set_modified(request, head)
+            request.exchange.on_abort = None
+            request.exchange.abort_on_eof = False
+            self.patient = True
+        elif settings.store is not None and head.status == 200:
+            self.storage = Store(self)
         if reader.done:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             self.trial.length = len(body)
-            if settings.store is None:
+            if self.storage is None:
                 self.done()
                 request.end_with(body)
                 return phases.DONE
         return await Relay(self, orders).run(pieces)
-
-    def _redirect(self, head: ResponseHead, target: bytes) -> int:
-        request = self.request
-        take_through_redirect(request, head, self.settings)
-        if request.method != b"HEAD":
-            request.method = b"GET"
-        if target.startswith(b"@"):
-            return request.internal_redirect(target)
-        path, _, args = target.partition(b"?")
-        try:
-            return request.internal_redirect(normalise(path if path.startswith(b"/") else b"/" + path), args)
-        except HttpError:
-            self.log(log.ERR, b'upstream sent unsafe "X-Accel-Redirect": "%b"' % target)
-            return 404
 
     # the end
 
@@ -380,13 +397,3 @@ class Visit:
             self._account(self.trial.status)
             self._free(failed=False)
         self._drop()
-
-
-def _local(text: str) -> tuple[str, int] | None:
-    if not text:
-        return None
-    if text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        return host, int(port[1:] or 0)
-    host, _, port = text.partition(":") if text.count(":") < 2 else (text, "", "")
-    return host, int(port or 0)
