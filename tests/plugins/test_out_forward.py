@@ -40,6 +40,18 @@ async def test_a_chunk_is_one_packed_message_and_no_ack_is_asked_for():
         assert figures(running, node)["sent_events"] == 2
 
 
+async def test_a_node_that_closes_in_the_handshake_may_want_tls():
+    async def close(_reader, writer):
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    text = f"<security>\nself_hostname me\nshared_key k\n</security>\n<server>\nhost 127.0.0.1\nport {port}\n</server>\n"
+    async with server, rig.output("heartbeat_type none\n" + text) as (running, emit):
+        await emit("t", one(1))
+        await until(lambda: "handshake (does it want TLS?)" in running.log.getvalue())
+
+
 async def test_nodes_of_one_name_have_figures_of_their_own():
     async with Node() as first, Node() as second:
         text = "heartbeat_type none\n" + "".join(

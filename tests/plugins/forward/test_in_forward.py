@@ -301,7 +301,8 @@ async def test_tls_with_a_handshake(tmp_path):
         assert rig.records == [{"n": 1}]
 
 
-async def test_a_client_that_speaks_plainly_where_tls_is_spoken_is_told_of_and_a_monitor_is_not(tmp_path, caplog):
+async def test_a_client_without_tls_where_tls_is_spoken_is_told_of_and_a_monitor_is_not(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("headrace.plugins.in_forward.server.TLS_TIMEOUT", 0.3)
     certificates(tmp_path)
     transport = f"<transport tls>\ncert_path {tmp_path}/cert.pem\nprivate_key_path {tmp_path}/key.pem\n</transport>\n"
     async with forward(transport) as rig:
@@ -310,9 +311,12 @@ async def test_a_client_that_speaks_plainly_where_tls_is_spoken_is_told_of_and_a
         async with client(rig.port) as peer:
             await peer.send(packed(1))
             assert await peer.reader.read(1) == b""
+        async with client(rig.port) as peer:  # waits for a HELO
+            assert await peer.reader.read(1) == b""
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warned) == 1
+    assert len(warned) == 2
     assert "TLS handshake with 127.0.0.1" in warned[0]
+    assert "timed out" in warned[1]
 
 
 STALLED = """@type script

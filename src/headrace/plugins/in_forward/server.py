@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.core.listener import Listener
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
-from headrace.errors import ConnectionFailed
+from headrace.errors import ConnectionFailed, Timeout
 from headrace.pipeline.throttle import Throttle
 from headrace.plugins.in_forward.connection import Connection
 from headrace.plugins.in_forward.room import PATIENCE, Room
@@ -104,11 +104,13 @@ class ForwardServer:
         try:
             await stream.handshake(TLS_TIMEOUT)
         except ConnectionFailed as error:
-            # A connection that is opened and closed, as monitors do, is no news; a peer that speaks otherwise is.
-            strange = isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError)
-            self._lines["tls"].log(
-                self.source.log, logging.WARNING if strange else logging.DEBUG, "%s: %s", address, error.message
-            )
+            # A connection that is opened and closed, as monitors do, is no news. A peer that speaks otherwise is, and
+            # one that says nothing: it waits for a HELO without TLS.
+            why = error.__cause__
+            if isinstance(error, Timeout) or (isinstance(why, ssl.SSLError) and not isinstance(why, ssl.SSLEOFError)):
+                self._lines["tls"].log(self.source.log, logging.WARNING, "%s", error.message)
+            else:
+                self.source.log.debug("%s", error.message)
             return
         except asyncio.CancelledError:
             stream.abort()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
+from headrace.core.tls import TlsStream
 from headrace.errors import ConnectionFailed, Side, Timeout
 from headrace.pipeline.event import pack_value
 from headrace.plugins.forward import handshake
@@ -218,7 +219,8 @@ async def _reply(stream: Stream, replies: msgpack.Unpacker, title: str, clock: C
         except Timeout as error:
             raise Timeout(f"{title} did not answer in the handshake in time") from error
         if not data:
-            raise Refused(f"{title} closed the connection during the handshake")
+            hint = "" if isinstance(stream, TlsStream) else " (does it want TLS?)"
+            raise Refused(f"{title} closed the connection during the handshake{hint}")
         try:
             replies.feed(data)
         except msgpack.BufferFull as error:
