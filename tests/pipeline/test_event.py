@@ -16,7 +16,6 @@ from headrace.pipeline.event import (
     EventTime,
     count_packed,
     event_time,
-    joined,
     pack_event,
     pack_value,
     unpack_events,
@@ -138,8 +137,22 @@ def test_a_packed_batch_is_decoded_only_when_asked():
     batch = Batch.from_packed(Batch.of([(1, {"a": 1}), (2, {"b": 2})]).packed())
     assert (batch.count, batch.is_packed, batch.is_unpacked) == (2, True, False)
     assert list(batch.events()) == [(1, {"a": 1}), (2, {"b": 2})]
-    assert joined([batch, Batch.one(3, {})]).count == 3
     with pytest.raises(ValueError, match="pair"):
         Batch.from_packed(b"\x93\x01\x80\x01")
     with pytest.raises(ValueError, match="map"):
         Batch.from_packed(b"\x92\x01\x01")
+
+
+@pytest.mark.parametrize("claimed", [0, 1, 3, 4, 1000])
+def test_events_are_the_same_whatever_count_is_claimed(claimed):
+    moment = 1_700_000_000_123_456_789
+    events = [(moment, {"a": 1}), (5 * NS, {b"k": EventTime(moment)}), (moment, {})]
+    packed = Batch.of(events).packed()
+    assert unpack_events(packed, claimed) == events
+    assert unpack_events(b"\x92\xce\0\0\0\x05\x80" * 3, claimed) == [(5 * NS, {})] * 3
+    with pytest.raises(ValueError, match="cut short"):
+        unpack_events(packed[:-1], claimed)
+    with pytest.raises(ValueError, match="map"):
+        unpack_events(b"\x92\x01\x02" * 3, claimed)
+    with pytest.raises(ValueError, match="bool"):
+        unpack_events(b"\x92\xc3\x80" * 3, claimed)

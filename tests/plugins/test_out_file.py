@@ -13,8 +13,10 @@ import pytest
 import zstandard
 
 from headrace.pipeline.context import Settings
+from headrace.pipeline.event import Batch
 from headrace.pipeline.files import Files
 from headrace.plugins.file_path import template_of
+from headrace.plugins.formatter_out_file import OutFileFormatter
 from headrace.plugins.out_file import FileOutput
 from headrace.testing.clock import FakeClock
 from headrace.testing.pipelines import Kit
@@ -333,3 +335,31 @@ def test_many_workers_on_one_file(prefix):
             seen[record["w"]] += 1
     assert set(seen.values()) == {LINES}
     assert names(prefix) == ["shared.log"]
+
+
+SECONDS = [TIME, TIME + 1, TIME + 10**9, TIME, TIME + 2 * 10**9]
+RECORDS = [{"n": 1}, {"n": float("nan")}, {1: b"\xff"}, {"n": 2**70}, {}]
+
+
+@pytest.mark.parametrize("options", ["", "output_time false", "output_tag false\ntime_format %L", "delimiter COMMA"])
+def test_many_events_are_formatted_as_each_of_them(options):
+    kit = Kit(f"<match **>\n@type file\npath /nowhere/x\n<format>\n@type out_file\n{options}\n</format>\n</match>")
+    formatter = OutFileFormatter()
+    directive = next(one for one in kit.pipeline.plugins if isinstance(one, FileOutput)).format_section
+    formatter.configure(directive, kit.problems)
+    events = list(zip(SECONDS, RECORDS, strict=True))
+    assert formatter.format_many("a.b", events) == [formatter.format("a.b", time, record) for time, record in events]
+
+
+async def test_a_batch_over_a_time_slice_goes_to_its_files(tmp_path):
+    buffer = (
+        "<buffer time>\n@type memory\ntimekey 60\ntimekey_wait 0\nflush_mode interval\nflush_interval 1s\n</buffer>"
+    )
+    kit = await start(tmp_path, lines="append true", buffer=buffer)
+    minute = 60 * 10**9
+    emit = kit.pipeline.router.emit
+    emit("t", Batch.of([(TIME, {"n": 1}), (TIME + 1, {"n": 2}), (TIME + minute, {"n": 3})]))
+    emit("t", Batch.of([(TIME + minute, {"n": 4}), (TIME + minute + 5, {"n": 5})]))
+    await kit.stop()
+    found = [path.read_text().splitlines() for path in sorted(tmp_path.glob("out*"))]
+    assert found == [['{"n":1}', '{"n":2}'], ['{"n":3}', '{"n":4}', '{"n":5}']]

@@ -29,7 +29,7 @@ import msgpack
 from headrace.pipeline.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 Record = dict[Any, Any]
 Event = tuple[int, Record]
@@ -153,29 +153,6 @@ def unpack_value(data: bytes) -> Any:
     return value
 
 
-def unpack_flat(data: bytes, *, map_limit: int = -1, array_limit: int = -1) -> list[Any]:
-    """Values one after the other, the elements of an array in its place.
-
-    Limits: see `unpacker`. Raises ValueError: malformed, past a limit, or cut short.
-    """
-    source = unpacker(data, map_limit=map_limit, array_limit=array_limit)
-    values: list[Any] = []
-    end = 0
-    try:
-        for value in source:
-            # tell() after the loop would count the bytes of a value that is cut short.
-            end = source.tell()
-            if type(value) is list:
-                values += value
-            else:
-                values.append(value)
-    except UNREADABLE as error:
-        raise ValueError(str(error) or "nested too deeply") from error
-    if end != len(data):
-        raise ValueError("cut short")
-    return values
-
-
 def event_time(value: object) -> int:
     """Nanoseconds of a time as it came from the wire: EventTime, Timestamp, or seconds as a number.
 
@@ -200,8 +177,13 @@ def event_time(value: object) -> int:
     raise ValueError(f"an event time cannot be {type(value).__name__}")
 
 
-def unpack_events(data: bytes) -> list[Event]:
-    """Decode the events of a packed stream. Raises ValueError for anything but whole entries `[time, map]`."""
+def unpack_events(data: bytes, count: int = 0) -> list[Event]:
+    """Decode the events of a packed stream. Raises ValueError for anything but whole entries `[time, map]`.
+
+    count: how many there should be, which is faster when it is right.
+    """
+    if 0 < count < 1 << 32 and (found := _unpack_counted(data, count)) is not None:
+        return found
     source = unpacker(data)
     events: list[Event] = []
     add = events.append
@@ -218,6 +200,21 @@ def unpack_events(data: bytes) -> list[Event]:
     if end != len(data):
         raise ValueError("the stream of events is cut short")
     return events
+
+
+def _unpack_counted(data: bytes, count: int) -> list[Event] | None:
+    """The events of a stream as of one array; None when that cannot be done."""
+    whole = b"\xdd" + count.to_bytes(4, "big") + data
+    source = unpacker(whole)
+    try:
+        events = [
+            (time * NS if type(time) is int else event_time(time), record)
+            for time, record in source.unpack()
+            if type(record) is dict
+        ]
+    except UNREADABLE:
+        return None
+    return events if len(events) == count and source.tell() == len(whole) else None
 
 
 def entry_ends(data: bytes) -> list[int]:
@@ -277,14 +274,14 @@ def count_packed(data: bytes) -> int:
     return count
 
 
-def decoded(data: bytes) -> list[Event]:
+def decoded(data: bytes, count: int = 0) -> list[Event]:
     """Return the events of a packed stream. Entries that are none are left out, with a line in the log.
 
     A stream that came by the wire is checked for its framing only while nobody needs its records, so one bad
     entry must not cost its neighbours. Raises ValueError where entries cannot be told apart.
     """
     try:
-        return unpack_events(data)
+        return unpack_events(data, count)
     except ValueError:
         events, refused = salvage_events(data)
     _refused.log(_log, logging.WARNING, "%d entries of a packed stream are no events and are left out", refused)
@@ -371,7 +368,7 @@ class Batch:
         """Return the events, decoded once; see `decoded`. Raises ValueError for a malformed stream."""
         events = self._events
         if events is None:
-            events = self._events = decoded(self._packed or b"")
+            events = self._events = decoded(self._packed or b"", self.count)
             if len(events) != self.count:  # the packed form still has what is no event
                 self.count = len(events)
                 self._packed = None
@@ -395,11 +392,3 @@ class Batch:
     def __repr__(self) -> str:
         form = "packed" if self._events is None else "unpacked"
         return f"<Batch of {self.count}, {form}>"
-
-
-def joined(batches: Iterable[Batch]) -> Batch:
-    """One batch with the events of several, in order."""
-    events: list[Event] = []
-    for batch in batches:
-        events.extend(batch.events())
-    return Batch.of(events)

@@ -82,6 +82,8 @@ class Shaper:
         simple = keys.of_tag(tag) if keys.simple else None
         if simple is not None and not self.formats and (data := self._whole(batch)) is not None:
             return {simple[0]: (simple[1], [Piece(data, batch.count)])}
+        if self.formats and (made := self._formatted(tag, batch)) is not None:
+            return made
         pieces: Pieces = {}
         for time, record in batch.events():
             try:
@@ -143,6 +145,27 @@ class Shaper:
         except UNPACKABLE:
             return None
         return data if len(data) <= limits.chunk_size else None
+
+    def _formatted(self, tag: str, batch: Batch) -> Pieces | None:
+        """The batch as one piece of text, where the output formats many at once; None: each record needs a look."""
+        many, keys, limits = self.output.format_many, self.keys, self.limits
+        if many is None or keys.fields or (limits.chunk_records is not None and batch.count > limits.chunk_records):
+            return None
+        events = batch.events()
+        if not events:
+            return None
+        times = [time for time, _record in events]
+        first = min(times)
+        if keys.timekey is not None and keys.slice_of(first) != keys.slice_of(max(times)):
+            return None
+        try:
+            data = b"".join(many(tag, events))
+        except Exception:  # noqa: BLE001 - it is met again, with the record that provokes it
+            return None
+        if len(data) > limits.chunk_size:
+            return None
+        group, meta = keys.of(tag, first, {})
+        return {group: (meta, [Piece(data, len(events))])}
 
     def _format(self, tag: str, time: int, record: Record) -> bytes | None:
         try:

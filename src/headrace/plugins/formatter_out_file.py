@@ -11,8 +11,10 @@ from headrace.plugins.newline import Newline
 from headrace.plugins.time_params import FormatTime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.conf.params import Problems
-    from headrace.pipeline.event import Record
+    from headrace.pipeline.event import Event, Record
 
 _DELIMITERS: Final = {"SPACE": " ", "COMMA": ",", "TAB": "\t"}
 
@@ -42,3 +44,16 @@ class OutFileFormatter(Newline, FormatTime, Formatter):
         if self.output_tag:
             head += f"{tag}{self._between}"
         return head.encode("utf-8", "surrogateescape") + encode(record, self.invalid_values) + self.end
+
+    def format_many(self, tag: str, events: Sequence[Event]) -> list[bytes]:
+        """As `format`; what stands before the record is made once for events of the same time."""
+        unit, policy, end = getattr(self._time, "unit", 1), self.invalid_values, self.end
+        tail = f"{tag}{self._between}" if self.output_tag else ""
+        last, head = None, tail.encode("utf-8", "surrogateescape")
+        lines: list[bytes] = []
+        for time, record in events:
+            if self.output_time and time // unit != last:
+                last = time // unit
+                head = f"{self._time(time)}{self._between}{tail}".encode("utf-8", "surrogateescape")
+            lines.append(head + encode(record, policy) + end)
+        return lines

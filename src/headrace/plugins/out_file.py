@@ -102,6 +102,8 @@ class FileOutput(Output):
         else:
             self._formatter = context.make("formatter", self.format_section, default_type="out_file")
         self._inject = self.inject.injector(context, self)
+        if self._inject is None and type(self).format is FileOutput.format:
+            self.format_many = self._formatter.format_many
         self._kind = codec.NAMES["gzip" if self.compress == "gz" else self.compress]
         self._indexes: dict[str, int] = {}
         self._linked: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.event import unpack_flat
+from headrace.pipeline.flat import unpack_flat
 from headrace.plugins.parser_json import records_of
 from headrace.plugins.parsing import RecordParser
 

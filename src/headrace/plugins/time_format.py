@@ -67,11 +67,12 @@ class _PerSecond:
     widths: digits of the fractions that stand between the texts.
     """
 
-    __slots__ = ("_before", "_last", "_second", "_texts", "_texts_before", "_widths")
+    __slots__ = ("_before", "_last", "_second", "_texts", "_texts_before", "_widths", "unit")
 
     def __init__(self, second: Callable[[int], list[str]], widths: list[int]) -> None:
         self._second = second
         self._widths = widths
+        self.unit = 1 if widths else NS  # nanoseconds between moments that look different
         self._last: int | None = None
         self._before: int | None = None
         self._texts: list[str] = []

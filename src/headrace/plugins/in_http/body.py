@@ -13,7 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import HttpError
-from headrace.pipeline.event import unpack_flat
+from headrace.pipeline.flat import unpack_flat
 from headrace.plugins.in_http.bounds import LOOKED_AT, OBJECTS, VALUES, check_expansion, check_json
 from headrace.plugins.jsoncodec import decode
 
