@@ -397,3 +397,48 @@ async def test_nothing_breaks_out_of_a_request_line_or_a_field(ours, origin):
     assert got.target == "/%0D%0AB:%20c"
     assert got.header("B") is None
     assert got.header("X-A") == "/%0D%0AB: c"
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers every question for an IPv4 address with 127.0.0.1, names that begin with `no` with NXDOMAIN."""
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self.asked = 0
+
+    def datagram_received(self, data: bytes, peer) -> None:
+        self.asked += 1
+        missing = data[13:15] == b"no"
+        head = (
+            data[:2]
+            + (b"\x81\x83" if missing else b"\x81\x80")
+            + b"\0\1"
+            + (b"\0\0" if missing else b"\0\1")
+            + bytes(4)
+        )
+        answer = b"" if missing else b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x7f\0\0\1"
+        self.transport.sendto(head + data[12:] + answer, peer)
+
+
+async def test_names_from_variables_are_asked_for(ours, origin):
+    loop = asyncio.get_running_loop()
+    transport, names = await loop.create_datagram_endpoint(NameServer, ("127.0.0.1", 0))
+    port = transport.get_extra_info("sockname")[1]
+    there = await origin([ok(b"found", close=True)])
+    await ours.start(
+        f"resolver 127.0.0.1:{port} ipv6=off; location / {{ proxy_pass http://$arg_h:{there.port}/x; }}",
+        log="$status $upstream_addr",
+    )
+    assert [(await ours.get("/?h=some.example")).body for _ in range(2)] == [b"found", b"found"]
+    assert (await ours.get("/?h=no.example")).status == 502
+    assert there.requests[0].header("host") == f"some.example:{there.port}"
+    assert names.asked == 2
+    assert "no.example could not be resolved (3: Host not found)" in ours.log()
+    assert ours.log("access.log").splitlines() == [f"200 127.0.0.1:{there.port}"] * 2 + ["502 -"]
+    transport.close()
+
+
+async def test_a_name_without_a_resolver(ours):
+    await ours.start("location / { proxy_pass http://$arg_h; }")
+    assert (await ours.get("/?h=some.example")).status == 502
+    assert "no resolver defined to resolve some.example" in ours.log()

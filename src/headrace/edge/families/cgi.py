@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.edge.families.caching import cache_settings
 from headrace.edge.families.common import HSL, MANY, flag, number_of, spec, table
-from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
+from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, use_resolver, value_of
 from headrace.edge.families.proxy_tls import apply_tls, tls_settings, tls_specs
 from headrace.edge.regex import compile_regex
 from headrace.edge.upstream.address import parse_url
@@ -68,6 +68,7 @@ class _CgiFamily(PassFamily):
             if url.unix is None and not url.explicit and not known:
                 raise ConfError(f'no port in upstream "{rest}"', directive.place)
             service.fix(scheme, url, group_for(scope, url, directive))
+        use_resolver(scope, service)
         location.content = service.handle
 
     def options(self, scope: Scope, service: CgiService) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.edge.families.common import HSL, number_of, spec, table
-from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
+from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, use_resolver, value_of
 from headrace.edge.upstream.address import parse_url
 from headrace.edge.upstream.memcached import MemcachedService
 from headrace.errors import ConfError
@@ -65,4 +65,5 @@ class MemcachedFamily(PassFamily):
             service.fix("memcached", url, group_for(scope, url, directive))
         else:
             service.target = target
+        use_resolver(scope, service)
         location.content = service.handle

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.conf.tree import Directive
     from headrace.edge.scope import Scope
     from headrace.edge.upstream.peers import Group
+    from headrace.edge.upstream.routing import PassService
 
 PASS_CONTEXTS: Final = ("location", "if in location", "limit_except")
 _ACCESS: Final = {"r": 4, "w": 2, "rw": 6}
@@ -50,10 +51,6 @@ class PassFamily(BaseFamily):
     """The common directives of one prefix. `common(...)` makes the specs; `settings_of` reads what is in force."""
 
     prefix = "proxy"
-    _noticed: set[str]
-
-    def __init__(self) -> None:
-        self._noticed = set()
 
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
@@ -68,9 +65,7 @@ class PassFamily(BaseFamily):
         if parse is not None:
             scope.set_once(directive, parse(directive))
             return None
-        if directive.name not in self._noticed:
-            self._noticed.add(directive.name)
-            scope.build.problems.warn(f'"{directive.name}" means nothing here: its value is not used', directive.place)
+        scope.build.means_nothing(directive)
         return None
 
     def _do_buffers(self, scope: Scope, directive: Directive) -> None:
@@ -236,6 +231,12 @@ def group_for(scope: Scope, url: Url, directive: Directive) -> Group:
     if key not in groups:
         groups[key] = group_of(url, "upstream", directive.place)
     return groups[key]
+
+
+def use_resolver(scope: Scope, service: PassService) -> None:
+    """Let names that come from variables be asked for."""
+    service.resolver = scope.get("resolver")
+    service.resolver_timeout = scope.get("resolver_timeout", 30.0)
 
 
 def conf_file(scope: Scope, text: str) -> str:

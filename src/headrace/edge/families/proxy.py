@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.families.caching import cache_settings
 from headrace.edge.families.common import HSL, MANY, invalid, spec, table
-from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, value_of
+from headrace.edge.families.passing import PASS_CONTEXTS, PassFamily, common_specs, group_for, use_resolver, value_of
 from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_settings
 from headrace.edge.regex import compile_regex
 from headrace.edge.upstream.address import Url, parse_url
@@ -198,6 +198,7 @@ class ProxyFamily(PassFamily):
             service.fix(scheme, url, group_for(scope, url, directive))
         else:
             service.target = target
+        use_resolver(scope, service)
         location.content = service.handle
 
 

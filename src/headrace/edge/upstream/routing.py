@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
+from headrace.core.connect import Target
+from headrace.core.dns import NotResolved
 from headrace.core.names import literal
-from headrace.edge.upstream.address import Url, group_of, parse_url
+from headrace.edge.upstream.address import Url, group_of, parse_url, peer_name
+from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.service import Route, Unroutable
 from headrace.edge.upstream.visit import Visit
 from headrace.edge.values import Value, evaluate
@@ -14,12 +18,13 @@ from headrace.errors import ConfError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
+    from headrace.core.dns import Resolver
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
-    from headrace.edge.upstream.peers import Group
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.settings import Settings
 
+_turns: Final = itertools.count()
 HTTP: Final = {"http": 80, "https": 443}
 
 
@@ -33,6 +38,8 @@ class PassService:
     target: Value | None = None
     schemes: Mapping[str, int] = HTTP
     scheme = ""
+    resolver: Resolver | None = None
+    resolver_timeout = 30.0
 
     def __init__(self, settings: Settings, groups: dict[str, Group]) -> None:
         self.settings = settings
@@ -47,7 +54,7 @@ class PassService:
         """The content handler."""
         return Visit(request, self).run()
 
-    def route(self, request: Request) -> Route:
+    def route(self, request: Request) -> Route | Awaitable[Route]:
         """See Service."""
         if self._route is not None:
             return self._route
@@ -61,7 +68,7 @@ class PassService:
             raise Unroutable(b'invalid URL prefix in "%b"' % text.encode("utf-8", "surrogateescape"), 500)
         return self._find(scheme, rest)
 
-    def _find(self, scheme: str, text: str) -> Route:
+    def _find(self, scheme: str, text: str) -> Route | Awaitable[Route]:
         try:
             url = parse_url(text, self.schemes.get(scheme, 0), "upstream")
         except ConfError as error:
@@ -74,11 +81,21 @@ class PassService:
             if url.unix is None and not url.port:
                 raise Unroutable(b'no port in upstream "%b"' % shown, 500)
             if url.unix is None and literal(url.host, url.port) is None:
-                raise Unroutable(b"no resolver defined to resolve %b" % shown)
+                if self.resolver is None:
+                    raise Unroutable(b"no resolver defined to resolve %b" % shown)
+                return self._resolve(scheme, url, self.resolver)
             group = group_of(url, "upstream")
-        route = make_route(scheme, url, group)
-        route.literal = bool(url.uri)
-        return route
+        return _literal(scheme, url, group)
+
+    async def _resolve(self, scheme: str, url: Url, resolver: Resolver) -> Route:
+        """A host that only a name server knows: a group of its own, for this request."""
+        try:
+            found = await resolver.resolve(url.host, self.resolver_timeout)
+        except NotResolved as error:
+            raise Unroutable(str(error).encode("utf-8", "surrogateescape")) from error
+        peers = [Peer(peer_name((one, url.port)), Target(one, url.port), server=url.shown) for one in found]
+        first = next(_turns) % len(peers)
+        return _literal(scheme, url, Group(url.shown, peers[first:] + peers[:first]))
 
     def cache_key(self, request: Request, route: Route) -> bytes:
         """See Service."""
@@ -95,6 +112,12 @@ class PassService:
     def reader(self, request: Request, ask: Ask) -> Reader:
         """See Service."""
         raise NotImplementedError
+
+
+def _literal(scheme: str, url: Url, group: Group) -> Route:
+    route = make_route(scheme, url, group)
+    route.literal = bool(url.uri)
+    return route
 
 
 def key_of(url: Url) -> str:

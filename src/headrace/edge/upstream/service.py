@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
     from headrace.edge.upstream.peers import Group
@@ -41,8 +43,8 @@ class Service(Protocol):
 
     settings: Settings
 
-    def route(self, request: Request) -> Route:
-        """Where the request goes. Raises Unroutable."""
+    def route(self, request: Request) -> Route | Awaitable[Route]:
+        """Where the request goes. Raises Unroutable, in the call or in the awaitable (a name has to be asked for)."""
         ...
 
     def cache_key(self, request: Request, route: Route) -> bytes:

@@ -20,7 +20,7 @@ from headrace.edge.upstream.body import BodyPump, send_ask, streams
 from headrace.edge.upstream.cache.cacher import Cacher, set_modified
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
-from headrace.edge.upstream.service import Unroutable
+from headrace.edge.upstream.service import Route, Unroutable
 from headrace.edge.upstream.settings import ERROR, INVALID_HEADER, NEXT_STATUSES, NON_IDEMPOTENT, TIMEOUT
 from headrace.edge.upstream.state import Try, state_of
 from headrace.edge.upstream.store import Store
@@ -88,7 +88,8 @@ class Visit:
         state = self.state = state_of(request)
         state.begin()
         try:
-            self.route = route = service.route(request)
+            found = service.route(request)
+            self.route = route = found if isinstance(found, Route) else await found
         except Unroutable as error:
             self.log(log.ERR, error.message)
             return error.status
