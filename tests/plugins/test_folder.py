@@ -15,6 +15,8 @@ from headrace.pipeline.plugin import Filter, Output
 
 class PigeonOutput(Output):
     speed = 1
+    def process(self, tag, batch):
+        pass
 """
 
 
@@ -49,9 +51,23 @@ def test_a_package_and_what_it_imports_from_its_folder(folder):
         "from folder_helper import Base\nclass TwoFilter(Base):\n    pass\n",
     )
     (folder / "folder_helper.py").write_text(
-        "from headrace.pipeline.plugin import Filter\nclass Base(Filter):\n    pass\n"
+        "from headrace.pipeline.plugin import Filter\nclass Base(Filter):\n    def filter(self, *_):\n        pass\n"
     )
     assert Folders([str(folder)]).lookup("filter", "two").__name__ == "TwoFilter"
+
+
+@pytest.mark.parametrize(
+    ("file", "base", "kind", "method"),
+    [
+        ("filter_x.py", "Filter", "filter", "filter"),
+        ("out_x.py", "Output", "output", "write"),
+        ("parser_x.py", "Parser", "parser", "parse"),
+        ("formatter_x.py", "Formatter", "formatter", "format"),
+    ],
+)
+def test_a_class_without_the_method_that_does_the_work(folder, file, base, kind, method):
+    (folder / file).write_text(f"from headrace.pipeline.plugin import {base}\nclass X({base}):\n    pass\n")
+    assert refusal(folder, kind, "x").message.endswith(f'X has no method "{method}"')
 
 
 def test_a_folder_goes_before_the_built_ins_and_an_earlier_one_before_a_later(folder, tmp_path_factory):

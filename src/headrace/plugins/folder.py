@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 _MODULES: Final = "headrace_plugins"  # the name of loaded modules in sys.modules begins with it
 _SHOWN: Final = 5  # names of files in one message
 
+_WORK: Final = {
+    "filter": ("filter", "filter_batch", "filter_later"),
+    "formatter": ("format",),
+    "output": ("write", "process", "try_write", "emit"),
+    "parser": ("parse", "parse_lines"),
+}
+"""Methods of which a plugin overrides at least one."""
+
 
 class Folders:
     """Plugins of folders first, then everybody's. optional: folders that may be missing, such as the default one."""
@@ -118,7 +126,11 @@ def _load(kind: str, name: str, path: Path) -> type[Plugin]:
         and (value.__module__ == module.__name__ or value.__module__.startswith(f"{module.__name__}."))
     }
     if len(found) == 1:
-        return found.pop()
+        (cls,) = found
+        methods = _WORK.get(kind, ())
+        if methods and all(getattr(cls, method) is getattr(base, method) for method in methods):
+            raise ConfError(f'{path}: {cls.__name__} has no method "{methods[0]}"', hint="docs/plugins.md")
+        return cls
     if not found:
         raise ConfError(
             f'{path} defines no {kind} plugin "{name}"',
