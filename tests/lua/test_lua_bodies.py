@@ -41,7 +41,7 @@ falsebad size argument: -1
 9000 nil 9000|xxxxxxxxx
 2 12 0|
 6 nil 6|a file
-falseopen() "/nowhere/at/all" failed
+falsestat() "/nowhere/at/all" failed
 6 nil 6|a file
 """
 

@@ -49,6 +49,7 @@ PRELUDE: Final = (
     "shdict",
     "shlist",
     "modules",
+    "cjson",
     "boot",
 )
 """The files of prelude/, in the order in which they build on each other."""

@@ -99,9 +99,9 @@ class BodiesApi:
         try:
             size = os.stat(path).st_size
         except OSError as error:
-            text = f'open() "{os.fsdecode(path)}" failed ({error.errno}: {error.strerror})'
+            text = f'stat() "{os.fsdecode(path)}" failed ({error.errno}: {error.strerror})'
             request.log_error(CRIT, text.encode("utf-8", "surrogateescape"))
-            return b'open() "%b" failed' % path
+            return b'stat() "%b" failed' % path
         request.body, request.body_file = None, os.fsdecode(path)
         if remove:
             request.on_cleanup(lambda: _remove(path))

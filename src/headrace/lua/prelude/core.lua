@@ -35,14 +35,16 @@ S.C = C
 
 -- ngx.null must be the light userdata NULL: cjson.null is, and users compare the two. LuaJIT's FFI cannot make
 -- one, the C API can; the state it is given is that of a coroutine that never runs.
-do
+function S.light(address)
     local carrier = coroutine.create(function() end)
     local L = ffi.cast("void *", tonumber(tostring(carrier):match("0x%x+")))
-    C.hr_lua_pushlightuserdata(L, nil)
-    C.hr_lua_setfield(L, -10002, "__headrace_null") -- LUA_GLOBALSINDEX
-    S.null = _G.__headrace_null
-    _G.__headrace_null = nil
+    C.hr_lua_pushlightuserdata(L, ffi.cast("void *", address))
+    C.hr_lua_setfield(L, -10002, "__headrace_light") -- LUA_GLOBALSINDEX
+    local value = _G.__headrace_light
+    _G.__headrace_light = nil
+    return value
 end
+S.null = S.light(0)
 
 local timespec = ffi.new("struct hr_timespec")
 S.timespec = timespec

@@ -8,7 +8,7 @@ local type, tonumber, tostring, select = type, tonumber, tostring, select
 local AF_UNIX, DGRAM = 1, 2
 local NONBLOCK_CLOEXEC = 2048 + 524288
 local EINTR, EAGAIN, MSG_NOSIGNAL = 4, 11, 0x4000
-local LARGEST = 8192 -- bytes of a datagram that receive() takes, as in nginx
+local LARGEST = 65536 -- bytes of a datagram that receive() takes, as in nginx
 
 local methods = {}
 local meta = { __index = methods, __name = "ngx.socket.udp" }
@@ -155,12 +155,12 @@ function methods.send(sock, ...)
     if select("#", ...) ~= 1 then
         return S.raise("expecting 2 arguments (including the object), but got " .. select("#", ...) + 1)
     end
-    if not sock.fd then
-        return nil, "closed"
-    end
     local why = checked(sock)
     if why then
         return nil, why
+    end
+    if not sock.fd then
+        return nil, "closed"
     end
     local data = datagram((...))
     local sent = tonumber(C.hr_send(sock.fd, data, #data, MSG_NOSIGNAL))
@@ -188,13 +188,13 @@ function methods.receive(sock, ...)
     if not S.cur then
         return S.disabled()
     end
-    if not sock.fd then
-        report(ngx.ERR, "attempt to receive data on a closed socket: u:0000000000000001, c:0000000000000000")
-        return nil, "closed"
-    end
     local why = checked(sock)
     if why then
         return nil, why
+    end
+    if not sock.fd then
+        report(ngx.ERR, "attempt to receive data on a closed socket: u:0000000000000001, c:0000000000000000")
+        return nil, "closed"
     end
     local size = n == 1 and math.floor(S.check_number((...), 2, "receive")) or LARGEST
     if size < 1 then
@@ -235,12 +235,12 @@ function methods.close(sock, ...)
     if select("#", ...) ~= 0 then
         return S.raise("expecting 1 argument (including the object) but seen " .. select("#", ...) + 1)
     end
-    if not sock.fd then
-        return nil, "closed"
-    end
     local why = checked(sock)
     if why then
         return nil, why
+    end
+    if not sock.fd then
+        return nil, "closed"
     end
     S.discard(sock)
     return 1
