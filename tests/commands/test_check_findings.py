@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
@@ -231,3 +232,21 @@ def test_fluentd_tells_all_too(write, capfd):
     path = write("fluent.conf", "<match **>\n@type http\nopen_timeout x\n<buffer>\nflush_mode y\n</buffer>\n</match>\n")
     assert fluentd.main(["--dry-run", "-c", path]) == 1
     assert capfd.readouterr().out.count("config error") == 3
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a..b", "x" * 70])
+def test_listeners_of_datagrams_are_tried_as_others_are(write, capsys, host):
+    text = f"<source>\n@type udp\ntag a\nport 0\nbind {host}\n<parse>\n@type none\n</parse>\n</source>\n"
+    found = check(capsys, write("fluent.conf", text + "<match **>\n@type null\n</match>"))
+    assert [row["message"] for row in found] == [f'host not found in "{host}:0" of the listener']
+
+
+def test_a_port_of_datagrams_in_use(write, capsys):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        text = f"<source>\n@type udp\ntag a\nport {port}\nbind 127.0.0.1\n<parse>\n@type none\n</parse>\n</source>\n"
+        found = check(capsys, write("fluent.conf", text + "<match **>\n@type null\n</match>"))
+    assert [row["message"] for row in found] == [
+        f"bind() to 127.0.0.1:{port} by UDP failed (98: Address already in use)"
+    ]

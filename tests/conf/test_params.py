@@ -183,6 +183,12 @@ def test_a_configured_value_is_a_plain_attribute() -> None:
         ),
         ("endpoint x\ngone y", ['parameter "gone" is removed in f.conf:3 (use endpoint)']),
         ('endpoint "#{use_nil}"', ['parameter "endpoint" is required, but nil is given in f.conf:2']),
+        (
+            'endpoint x\nopen_timeout "#{use_nil}"',
+            [
+                'parameter "open_timeout" cannot be nil in f.conf:3 (leave it out, or write "#{use_default}" in the place of use_nil)'
+            ],
+        ),
         ('endpoint "#{use_default}"', ['parameter "endpoint" is required and has no default in f.conf:2']),
         (
             "endpoint x\n<buffer>\nflush_mode fast\n</buffer>",

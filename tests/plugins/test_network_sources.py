@@ -382,6 +382,11 @@ def test_an_old_configuration_still_works():
         (SYSLOG + "send_keepalive_packet true", "is for tcp and tls"),
         (SYSLOG + "include_source_host true\nsource_address_key a", "not both"),
         (SYSLOG + "<transport tls>\n</transport>", "needs one of cert_path"),
+        (SYSLOG + "<transport tls>\ninsecure true\nciphers nonsense\n</transport>", 'cipher list "nonsense"'),
+        (SYSLOG + "<transport tls>\ninsecure true\ngenerate_private_key_length -1\n</transport>", "1024 to 16384"),
+        (SYSLOG + f"<transport tls>\ninsecure true\ngenerate_cert_expiration {'9' * 23}\n</transport>", "1000 years"),
+        (SYSLOG + f"<transport tcp>\nreceive_buffer_size {'9' * 23}\n</transport>", "from 1 to 2147483647"),
+        (UDP + "receive_buffer_size -1\n", "from 1 to 2147483647"),
         (TCP + "<extract>\ntime_key t\ntime_type string\ntime_format %!\n</extract>", "time_format"),
     ],
 )

@@ -108,6 +108,8 @@ def test_proxy_credentials_are_decoded_and_not_shown():
     with pytest.raises(Error) as caught:
         parse_proxy("socks://user:secret@proxy", TLS)
     assert "secret" not in str(caught.value)
+    with pytest.raises(Error, match="no valid host and port"):
+        parse_proxy("[]", TLS)
 
 
 def test_codes():

@@ -79,6 +79,8 @@ class Param(_Declared[T]):
         self.convert = convert
         self.type_name = type_name
         self.default = default
+        self.nullable = default is None
+        """Whether nil may be given; a subclass with another default takes it, too."""
         self.doc = doc
         self.secret = secret
         self.alias = alias
@@ -127,6 +129,9 @@ class Param(_Declared[T]):
         if literal is None:
             if self.required:
                 problems.error(f'parameter "{self.key}" is required, but nil is given', place)
+            elif not self.nullable:
+                hint = 'leave it out, or write "#{use_default}" in the place of use_nil'
+                problems.error(f'parameter "{directive.name}" cannot be nil', place, hint=hint)
             else:
                 instance.__dict__[self.name] = None
             return

@@ -151,7 +151,7 @@ def _bind(sock: socket.socket, where: Any, name: str, backlog: int) -> socket.so
     try:
         sock.bind(where)
         call = "listen"
-        sock.listen(backlog)
+        sock.listen(min(backlog, 0x7FFFFFFF))  # more is no C int; the system has its own limit below
     except OSError as error:
         sock.close()
         raise _failed(call, name, error) from error

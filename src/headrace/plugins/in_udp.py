@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.conf.params import Configurable, boolean, enum, integer, section, size
 from headrace.plugins.network.datagrams import chomp
 from headrace.plugins.network.payloads import PayloadSource
+from headrace.plugins.transport import check_socket_buffer
 
 if TYPE_CHECKING:
     from headrace.conf.params import Problems
@@ -36,6 +37,7 @@ class UdpInput(PayloadSource):
         super().validate(problems)
         if self.body_size_limit is not None:
             self.message_length_limit = self.body_size_limit
+        check_socket_buffer(self, self.receive_buffer_size, problems)
         if self.message_length_limit < 1:
             problems.error('parameter "message_length_limit" must be at least 1', self.place_of("message_length_limit"))
 

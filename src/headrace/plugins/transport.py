@@ -26,6 +26,14 @@ CIPHERS: Final = "ALL:!aNULL:!eNULL:!SSLv2"
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _YEAR: Final = 365 * 86400.0
+_KEY_BITS: Final = (1024, 16384)
+
+
+def check_socket_buffer(instance: Configurable, value: int | None, problems: Problems) -> None:
+    """Report a `receive_buffer_size` that the system would not take."""
+    if value is not None and not 0 < value < 1 << 31:
+        message = f'parameter "receive_buffer_size" must be from 1 to {(1 << 31) - 1} bytes'
+        problems.error(message, instance.place_of("receive_buffer_size"))
 
 
 def _number(version: str | None) -> str:
@@ -86,6 +94,7 @@ class Transport(TransportParameters):
         if self.cert_verifier is not None:
             hint = "client_cert_auth with ca_path checks client certificates"
             problems.error('"cert_verifier" is not supported', self.place_of("cert_verifier"), hint=hint)
+        check_socket_buffer(self, self.receive_buffer_size, problems)
         if self.protocol != "tls":
             return
         if self.ensure_fips and not _hashlib.get_fips_mode():
@@ -124,7 +133,14 @@ class Transport(TransportParameters):
                 problems.error("ca_cert_path needs ca_private_key_path", self.place_of("ca_cert_path"))
                 return
             self._authority(self.ca_cert_path, self.ca_private_key_path).load()
-        else:
+        if not _KEY_BITS[0] <= self.generate_private_key_length <= _KEY_BITS[1]:
+            message = f'parameter "generate_private_key_length" must be from {_KEY_BITS[0]} to {_KEY_BITS[1]} bits'
+            problems.error(message, self.place_of("generate_private_key_length"))
+        if not 0 < self.generate_cert_expiration <= 1000 * _YEAR:
+            message = 'parameter "generate_cert_expiration" must be above 0, and at most 1000 years'
+            problems.error(message, self.place_of("generate_cert_expiration"))
+        self._config(None, None).context()  # ciphers, versions and ca_path
+        if self.ca_cert_path is None:
             hint = "clients cannot know whom they speak to; set cert_path and private_key_path"
             problems.warn("TLS with a certificate that is signed by itself", self.place_of("insecure"), hint=hint)
 

@@ -243,14 +243,19 @@ def _open(spec: ListenSpec) -> socket.socket:
 
 
 def _open_udp(address: tuple[str, int]) -> socket.socket:
-    family, kind, _proto, _name, where = socket.getaddrinfo(
-        address[0] or "0.0.0.0", address[1], type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-    )[0]
+    host, port = address
+    name = f"{host or '0.0.0.0'}:{port}"
+    try:
+        family, kind, _proto, _name, where = socket.getaddrinfo(
+            host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise Error(f'host not found in "{name}" of the listener', kind="dns") from error
     sock = socket.socket(family, kind)
     try:
         sock.bind(where)
-    except OSError:
+    except OSError as error:
         sock.close()
-        raise
+        raise Error(f"bind() to {name} by UDP failed ({error.errno}: {error.strerror})", kind="bind") from error
     sock.setblocking(False)
     return sock

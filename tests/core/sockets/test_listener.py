@@ -50,6 +50,11 @@ def test_a_port_in_use_has_nginx_words():
     assert (caught.value.kind, caught.value.side) == ("bind", errors.Side.US)
 
 
+def test_a_backlog_without_end():
+    with open_listener(LOCAL, backlog=10**23) as sock:
+        assert sock.getsockname()[1]
+
+
 def test_a_host_that_is_none():
     with pytest.raises(errors.Error, match="host not found"):
         open_listener(("nowhere.invalid", 80))

@@ -700,3 +700,13 @@ async def test_a_search_that_fails_is_not_the_last_one(tmp_path, monkeypatch, ca
     assert rig.lines == ["one"]
     assert any("unforeseen" in record.message for record in caplog.records)
     await rig.stop()
+
+
+async def test_few_idle_files_wake_nobody_often(tmp_path):
+    rig = Rig(tmp_path)
+    write(rig.log)
+    await rig.start(5)
+    before = rig.stats["looked"]
+    await rig.elapse(10)
+    assert rig.stats["looked"] - before <= 11
+    await rig.stop()

@@ -90,7 +90,13 @@ class Signals:
                 self._log.warning("files are looked at every second: there is no inotify: %s", error)
         if self._inotify is not None:
             self._listen()
-        self._ticking = self._clock.deadline(TICK, self._tick)
+        self._ticking = self._clock.deadline(self._pause(), self._tick)
+
+    def _pause(self) -> float:
+        """Seconds until the next tick: where inotify tells of all files, few of them need few ticks."""
+        if self._polled or self._inotify is None:
+            return TICK
+        return TICK * TICKS / min(max(len(self._sure) if self._timer else 1, 1), TICKS)
 
     def stop(self) -> None:
         """End."""
@@ -200,7 +206,7 @@ class Signals:
                 self._appeared(folder, os.fsdecode(name))
 
     def _tick(self) -> None:
-        self._ticking = self._clock.deadline(TICK, self._tick)
+        self._ticking = self._clock.deadline(self._pause(), self._tick)
         if self._polled:
             for _ in range(-(-len(self._polled) // TICKS)):
                 tail = self._polled.popleft()

@@ -133,8 +133,9 @@ class UdpBeats:
         if addresses is None:
             try:
                 found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-            except OSError as error:
-                raise Error(f"{host} could not be resolved ({error.strerror})", kind="dns", retryable=True) from error
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise Error(f"{host} could not be resolved ({reason})", kind="dns", retryable=True) from error
             addresses = [(entry[0], entry[4]) for entry in found]
             node.names.keep(host, port, addresses, self._clock.now())
         return addresses[0]

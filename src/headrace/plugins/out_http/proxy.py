@@ -28,11 +28,11 @@ def parse_proxy(url: str, tls: TlsConfig) -> Proxy:
 
     Raises Error, not retryable, for anything else; its text shows no credentials.
     """
-    parts = urlsplit(url if "://" in url else "http://" + url)
     try:
+        parts = urlsplit(url if "://" in url else "http://" + url)
         port = parts.port
     except ValueError as error:
-        raise Error(f"proxy has no valid port: {_redact(url)!r}", kind="proxy", side=Side.US) from error
+        raise Error(f"proxy has no valid host and port: {_redact(url)!r}", kind="proxy", side=Side.US) from error
     if parts.scheme not in _PORTS or not parts.hostname:
         raise Error(f"proxy is no http or https URL: {_redact(url)!r}", kind="proxy", side=Side.US)
     user, password = (
