@@ -49,6 +49,7 @@ PRELUDE: Final = (
     "shdict",
     "shlist",
     "modules",
+    "process",
     "cjson",
     "boot",
 )

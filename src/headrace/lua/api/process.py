@@ -8,6 +8,7 @@ import calendar
 import hashlib
 import hmac
 import os
+import signal
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -46,6 +47,9 @@ class ProcessApi:
             "log": self.log,
             "pid": os.getpid,
             "worker_pids": self.worker_pids,
+            "has_master": self.has_master,
+            "master_pid": os.getppid,
+            "signal_graceful_exit": self.signal_graceful_exit,
             "encode_base64": self.encode_base64,
             "decode_base64": self.decode_base64,
             "digest": self.digest,
@@ -68,10 +72,19 @@ class ProcessApi:
         else:
             self.error_log.line(level, message)
 
+    def has_master(self) -> int:
+        """1 in a process that the one that read the configuration has forked."""
+        return 1 if os.getppid() == self._built_by else 0
+
+    @staticmethod
+    def signal_graceful_exit() -> None:
+        """Let this worker end as at a reload: what is begun is finished."""
+        os.kill(os.getpid(), signal.SIGQUIT)
+
     def worker_pids(self) -> bytes:
         """The processes of all workers, apart by spaces: the children of the master, or this one without a master."""
-        master = os.getppid()
-        if master == self._built_by:
+        if self.has_master():
+            master = os.getppid()
             try:
                 with open(f"/proc/{master}/task/{master}/children", "rb") as children:
                     return children.read()

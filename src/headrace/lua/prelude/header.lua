@@ -175,6 +175,8 @@ function ngx.resp.add_header(key, value)
     return set_response(key, value, false)
 end
 
+S.escape_header_value = escape_value
+
 function ngx.req.set_header(name, value)
     local R = S.request()
     name = escape_name(S.check_string(name, 1, "set_header"))

@@ -32,8 +32,8 @@ for _, name in ipairs {
 end
 
 for _, name in ipairs {
-    "ngx.balancer", "ngx.ssl", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe", "ngx.process",
-    "ngx.errlog", "ngx.req", "ngx.resp", "resty.core.ndk",
+    "ngx.balancer", "ngx.ssl", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe",
+    "resty.core.ndk",
 } do
     preload[name] = function()
         return S.raise("module '" .. name .. "' is not supported by this runtime")
