@@ -16,7 +16,6 @@ from headrace.edge.families.common import (
     number_of,
     parse_size,
     parse_time,
-    refused,
     spec,
     time_of,
 )
@@ -72,9 +71,8 @@ def apply_cache(scope: Scope, directive: Directive, prefix: str) -> bool:
 
 
 def _cache(scope: Scope, directive: Directive) -> None:
-    if "$" in directive.args[0]:
-        raise refused(directive, f'"{directive.name}" with variables')
-    scope.set_once(directive, directive.args[0])
+    text = directive.args[0]
+    scope.set_once(directive, compile_value(text, scope.build.variables, directive.place) if "$" in text else text)
 
 
 def _predicate(scope: Scope, directive: Directive) -> None:
@@ -175,8 +173,8 @@ def cache_settings(scope: Scope, prefix: str, directive: Directive) -> CacheSett
     name = get("cache", "off")
     if name == "off":
         return None
-    zone = scope.build.cache_zones.get(name)
-    if zone is None:
+    zone = scope.build.cache_zones.get(name) if isinstance(name, str) else None
+    if zone is None and isinstance(name, str):
         raise ConfError(f'"{prefix}_cache" zone "{name}" is unknown', directive.place)
     key = get("cache_key")
     if key is None and prefix != "proxy":
@@ -184,10 +182,12 @@ def cache_settings(scope: Scope, prefix: str, directive: Directive) -> CacheSett
     if get("cache_min_uses", 1) < 0:
         raise invalid(directive)
     return CacheSettings(
-        zone,
-        key,
-        get("cache_valid", {}),
-        get("cache_methods", frozenset((b"GET", b"HEAD"))),
+        name=None if isinstance(name, str) else name,
+        zones=scope.build.cache_zones,
+        zone=zone,
+        key=key,
+        valid=get("cache_valid", {}),
+        methods=get("cache_methods", frozenset((b"GET", b"HEAD"))),
         bypass=tuple(get("cache_bypass", ())),
         no_cache=tuple(get("no_cache", ())),
         stale=get("cache_use_stale", frozenset()),

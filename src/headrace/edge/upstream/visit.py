@@ -17,7 +17,7 @@ from headrace.edge.body import refuse_broken_body
 from headrace.edge.upstream import link
 from headrace.edge.upstream.answer import follow, orders_of, take_head
 from headrace.edge.upstream.body import BodyPump, send_ask, streams
-from headrace.edge.upstream.cache.cacher import Cacher, set_modified
+from headrace.edge.upstream.cache.cacher import Cacher, open_cache, set_modified
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
 from headrace.edge.upstream.service import Route, Unroutable
@@ -61,6 +61,7 @@ class Visit:
     gone = False
     behind = False
     """The answer goes to the cache only."""
+    cache_key: bytes | None = None
     patient = False
     """The answer is read to its end even if the client leaves."""
     cacher: Cacher | None = None
@@ -90,14 +91,11 @@ class Visit:
         try:
             found = service.route(request)
             self.route = route = found if isinstance(found, Route) else await found
+            state.cacher = self.cacher = open_cache(self)
         except Unroutable as error:
             self.log(log.ERR, error.message)
             return error.status
         state.scheme, state.host, state.port = route.scheme, route.host, route.port
-        cache = self.settings.cache
-        if cache is not None and request.method in cache.methods:
-            key = evaluate(cache.key, request) if cache.key is not None else service.cache_key(request, route)
-            state.cacher = self.cacher = Cacher(self, cache, key)
         stream = self.cacher is None and streams(self)
         if not stream:
             wait = request.read_body()

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.parse import parse_response_head
@@ -20,6 +20,7 @@ from headrace.edge.subrequest import Subrequest
 from headrace.edge.upstream.answer import Orders, take_head
 from headrace.edge.upstream.cache.entry import Entry, EntryWriter, rewrite_entry
 from headrace.edge.upstream.cache.fresh import Lifetime, lifetime_of
+from headrace.edge.upstream.service import Unroutable
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _background: Final[set[asyncio.Task[None]]] = set()
 class CacheSettings:
     """The ..._cache_... directives in force. valid: seconds by status, 0 for any; stale: words of use_stale."""
 
-    zone: Zone
+    zone: Zone | None
     key: Value | None
     valid: dict[int, float]
     methods: frozenset[bytes]
@@ -50,6 +51,32 @@ class CacheSettings:
     revalidate: bool = False
     background: bool = False
     convert_head: bool = True
+    name: Value | None = None
+    """The name of the zone, where it comes from variables; `zones` has them all."""
+    zones: dict[str, Zone] = field(default_factory=dict)
+
+
+def open_cache(visit: Visit) -> Cacher | None:
+    """The cache for a request, None when it has none. Raises Unroutable for a zone that there is not."""
+    settings, request = visit.settings.cache, visit.request
+    if settings is None or request.method not in settings.methods:
+        return None
+    zone = settings.zone
+    if zone is None:
+        name = evaluate(settings.name or b"", request).decode("utf-8", "surrogateescape")
+        if name in ("", "off"):
+            return None
+        zone = settings.zones.get(name)
+        if zone is None:
+            raise Unroutable(f'cache "{name}" not found'.encode("utf-8", "surrogateescape"), 500)
+    key = visit.cache_key
+    if key is None:
+        key = (
+            evaluate(settings.key, request)
+            if settings.key is not None
+            else visit.service.cache_key(request, visit.route)
+        )
+    return Cacher(visit, settings, zone, key)
 
 
 def is_set(values: tuple[Value, ...], request: Request) -> bool:
@@ -60,10 +87,10 @@ def is_set(values: tuple[Value, ...], request: Request) -> bool:
 class Cacher:
     """See the module. entry: the old answer, if there is one; digest: of the name to store under."""
 
-    def __init__(self, visit: Visit, settings: CacheSettings, key: bytes) -> None:
+    def __init__(self, visit: Visit, settings: CacheSettings, zone: Zone, key: bytes) -> None:
         self.visit = visit
         self.settings = settings
-        self.zone = settings.zone
+        self.zone = zone
         self.key = key
         self.main = self.digest = self.zone.digest(key)
         self.entry: Entry | None = None
@@ -72,6 +99,8 @@ class Cacher:
         self.fetches = False
         self.updates = False
         self._life = Lifetime()
+        self._varied: tuple[str, str] | None = None
+        """What the entry with the name of the key varies by, and its variant."""
 
     async def look(self) -> int | None:
         """Answer from the cache; None when the upstream has to be asked."""
@@ -111,6 +140,7 @@ class Cacher:
         request = self.visit.request
         entry = self.zone.find(self.main, self.key)
         self.digest = self.main
+        self._varied = None if entry is None else (str(entry.meta.get("vary", "")), str(entry.meta.get("variant", "")))
         if entry is not None and entry.meta.get("vary"):
             variant = variant_of(request, entry.meta["vary"])
             if variant != entry.meta.get("variant"):
@@ -149,6 +179,7 @@ class Cacher:
 
         visit = Visit(request, self.visit.service)
         visit.behind = True
+        visit.cache_key = self.key
         try:
             await visit.run()
         finally:
@@ -160,7 +191,7 @@ class Cacher:
 
     def condition(self, name: bytes) -> bytes:
         """The value of If-Modified-Since and If-None-Match for the old answer."""
-        if self.entry is None or not self.settings.revalidate:
+        if self.entry is None or not self.settings.revalidate or self.entry.head.status not in (200, 206):
             return b""
         return self.entry.head.header(name) or b""
 
@@ -168,8 +199,10 @@ class Cacher:
         """The old answer may be given for this kind of failure."""
         if self.entry is None:
             return False
+        if kind in self.settings.stale:
+            return True
         late = time.time() - self.entry.valid
-        return kind in self.settings.stale or late < float(self.entry.meta.get("if_error", 0))
+        return not kind.startswith("http_") and late < float(self.entry.meta.get("if_error", 0))
 
     async def revalidated(self, head: ResponseHead) -> int | None:
         """The upstream says that the old answer still holds: keep it for as long as it says now."""
@@ -199,14 +232,19 @@ class Cacher:
             return False
         vary = head.header(b"vary") if b"vary" not in visit.settings.ignored else None
         variant = variant_of(visit.request, vary.decode("latin-1")) if vary else ""
-        if vary and self.digest == self.main and self.entry is None and self.zone.find(self.main, self.key):
-            self.digest = self.zone.digest(self.key + b"\0" + variant.encode())
+        shown = vary.decode("latin-1") if vary else ""
+        other = self._varied is not None and self._varied[0] == shown and self._varied[1] != variant
+        # The first variant has the name of the key; an answer that varies otherwise takes its place.
+        name = self.zone.digest(self.key + b"\0" + variant.encode()) if vary and other else self.main
+        if name != self.digest and self.updates:
+            self.zone.updating.discard(self.digest)
+        self.digest = name
         meta: dict[str, Any] = {
             "key": self.key.hex(),
             "valid": life.valid,
             "while_updating": life.while_updating,
             "if_error": life.if_error,
-            "vary": vary.decode("latin-1") if vary else "",
+            "vary": shown,
             "variant": variant,
         }
         try:
@@ -330,7 +368,7 @@ def variant_of(request: Request, vary: str) -> str:
     parts = []
     for name in sorted({word.strip().lower() for word in vary.split(",")}):
         value = request.header_in(name.encode("latin-1")) or b""
-        parts.append(name.encode() + b":" + b",".join(b" ".join(word.split()) for word in value.split(b",")))
+        parts.append(name.encode() + b":" + b",".join(word.strip() for word in value.split(b",") if word.strip()))
     return hashlib.md5(b"\n".join(parts), usedforsecurity=False).hexdigest()
 
 
