@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
-from headrace.commands import binlog, buffers, ca, cat, dlq, tap, test
+from headrace.commands import binlog, buffers, ca, cat, dlq, tap, test, top
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="replace a worker that is away from its loop for so long (60; 0: never; $HEADRACE_WATCHDOG)",
     )
+    add(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="answer /metrics (Prometheus) and /_headrace/pools there; HOST is 127.0.0.1 unless named",
+    )
     check = commands.add_parser("check", help="tell everything that is wrong with configurations")
     _add_files(check)
     check.add_argument("--json", action="store_true", help="a JSON list of the findings")
@@ -64,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     )
     stats.add_argument("--all", action="store_true", dest="everything", help="a line per figure, and those of lanes")
     stats.add_argument("--json", action="store_true", help='everything, as JSON; of several masters in "masters"')
+    stats.add_argument("--prometheus", action="store_true", help="text for Prometheus, of one master's workers")
     stats.add_argument("--watch", action="store_true", help="again every second, with what changed")
     plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
     plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
@@ -72,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     cat.add(commands.add_parser("cat", help="records from standard input to a forward source", add_help=False))
     buffers.add(commands.add_parser("buffers", help="chunks on disk: list, show, export to Fluentd's files"))
     dlq.add(commands.add_parser("dlq", help="dead letters: list, show, deliver once more, remove"))
+    top.add(commands.add_parser("top", help="a live table: workers, components, pools of connections"))
     test.add(commands.add_parser("test", help="unit tests of a pipeline, in virtual time"))
     tap.add(commands.add_parser("tap", help="live events at any component of a running pipeline"))
     binlog.add(commands.add_parser("binlog", help="events in chunk files"))
@@ -167,6 +174,7 @@ def options(flags: argparse.Namespace) -> Options:
         daemon=flags.daemon or None,
         master=False if flags.single else None,
         watchdog=flags.watchdog,
+        metrics=flags.metrics,
         log_path=os.path.abspath(flags.log) if flags.log else None,
         log_level=flags.log_level,
     )
@@ -215,7 +223,12 @@ def _check(flags: argparse.Namespace) -> int:
 
 
 def _stats(flags: argparse.Namespace) -> int:
-    from headrace.commands.stats import show, watch  # noqa: PLC0415 - as above
+    from headrace.commands.stats import prometheus, show, watch  # noqa: PLC0415 - as above
+
+    if flags.prometheus:
+        if flags.json or flags.watch or flags.everything:
+            raise errors.Error("--prometheus goes with no other flag")
+        return prometheus(flags.pid)
 
     run = watch if flags.watch else show
     return run(flags.pid, as_json=flags.json, everything=flags.everything)
@@ -254,4 +267,5 @@ _COMMANDS: Final = {
     "binlog": binlog.run,
     "tap": tap.run,
     "test": test.run,
+    "top": top.run,
 }

@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.errors import Error
 from headrace.supervisor.admin import rundir
 from headrace.supervisor.admin.client import collect, flat
+from headrace.supervisor.admin.exposition import render
 
 Before = Mapping[str, float]
 """Figures of an earlier look, by their path."""
@@ -29,6 +30,13 @@ def show(pid: int | None, *, as_json: bool = False, everything: bool = False) ->
         sys.stdout.write(json.dumps(_document(found, pid), indent=1) + "\n")
     else:
         sys.stdout.write("\n".join(text(figures, everything=everything) for figures in found))
+    return 0
+
+
+def prometheus(pid: int | None) -> int:
+    """Print the figures of one master's workers for Prometheus; the exit status. Raises Error when none runs."""
+    figures = collect(rundir.find(pid))
+    sys.stdout.write(render(figures["workers"]).decode())
     return 0
 
 

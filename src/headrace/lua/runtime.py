@@ -268,6 +268,19 @@ class Runtime:
 
     # figures
 
+    def pools(self) -> list[dict[str, Any]]:
+        """The pools of cosockets that exist now, at most 500: key, idle, in_use, opened, reused, stale.
+
+        stale: kept connections that were found dead, or were closed for room or after their idle time.
+        """
+        row = self.vm.entry("pool_figures")() or ()
+        values = row if isinstance(row, tuple) else (row,)
+        names = ("idle", "in_use", "opened", "reused", "stale")
+        return [
+            {"key": values[at].decode("utf-8", "replace"), **dict(zip(names, values[at + 1 : at + 6], strict=True))}
+            for at in range(0, len(values), 6)
+        ]
+
     def stats(self) -> dict[str, float]:
         """Counters of this worker's VM.
 

@@ -74,9 +74,14 @@ class MetricsSection(Configurable):
 
     type_ = enum(("local",), default="local", key="@type", doc="local: in the process, for `headrace stats`")
     labels = hash_(default={}, doc="Refused: local figures have no labels")
+    listen = string(
+        default=None, doc="[HOST:]PORT (HOST 127.0.0.1) that answers /metrics, for Prometheus, and /_headrace/pools"
+    )
 
     def validate(self, problems: Problems) -> None:
         """Labels would be lost."""
+        if self.listen is not None and metrics_address(self.listen) is None:
+            problems.error(f'"{self.listen}" is no [HOST:]PORT', self.place_of("listen"))
         if self.labels:
             problems.error('<metrics> "labels" is not supported', self.place_of("labels"), hint="label what is scraped")
 
@@ -159,6 +164,11 @@ def endpoint_of(text: str) -> tuple[str, int] | None:
     """Host and port, or None."""
     match = _ENDPOINT.fullmatch(text)
     return (match[1], int(match[2])) if match is not None and int(match[2]) < 65536 else None
+
+
+def metrics_address(text: str) -> tuple[str, int] | None:
+    """Host and port of [HOST:]PORT, or None; without a host this machine alone can connect."""
+    return endpoint_of(text if ":" in text else f"127.0.0.1:{text}")
 
 
 def mode_of(text: str | None) -> int | None:

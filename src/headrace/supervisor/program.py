@@ -38,7 +38,7 @@ class ProcessSettings:
     rlimit_core (bytes), priority, directory, environment (the whole of it): of workers, None leaves them.
     upgrade_by_hand: a new master (USR2) leaves it to the operator when the old one goes, as in nginx.
     restart_interval: the least time until the place of an ended worker is filled again. umask: None leaves it.
-    rpc: calls that the master answers, None for none.
+    rpc: calls that the master answers, None for none. metrics: the key of the listener for figures, None for none.
     Times in seconds; a watchdog of 0 is off. master: False serves in the only process. name: for ps.
     """
 
@@ -63,6 +63,7 @@ class ProcessSettings:
     restart_interval: float = 0.0
     umask: int | None = None
     rpc: RpcSettings | None = None
+    metrics: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

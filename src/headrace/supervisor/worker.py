@@ -27,6 +27,7 @@ from headrace.core.clock import Clock
 from headrace.errors import Error
 from headrace.supervisor import osproc
 from headrace.supervisor.admin.server import AdminServer
+from headrace.supervisor.admin.web import Web
 from headrace.supervisor.metrics import Heart, worker_stats
 
 if TYPE_CHECKING:
@@ -144,12 +145,25 @@ class Worker:
             return CANNOT_START
         self._state = "running"
         self._link.ready()
+        web = self._web()
         try:
+            if web is not None:
+                await web.start()
             fast = await self._stop_wish
+            if web is not None:
+                await web.stop()
             return await self._wind_down(engine, fast=fast)
         finally:
             self._heart.stop()
             await admin.stop()
+
+    def _web(self) -> Web | None:
+        """The listener for monitoring, when there is one."""
+        key = self._program.process.metrics
+        if key is None or key not in self._sockets:
+            return None
+        admin = Path(self._link.admin) if self._link.admin is not None else None
+        return Web(self._sockets[key], admin.parent if admin else None, admin.name if admin else "", self.stats)
 
     async def _wind_down(self, engine: Engine, *, fast: bool) -> int:
         settings = self._program.process

@@ -20,6 +20,7 @@ from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua import check as lua_check
 from headrace.lua.directives import LuaFamily
+from headrace.stream.families import stream_families
 from headrace.supervisor.program import Listen
 from headrace.topology.modules import configure_arguments
 
@@ -53,7 +54,7 @@ _LEVELS: Final = {
 
 def families() -> list[Family]:
     """Fresh families of all directives, Lua's included."""
-    known = registry.families()
+    known = [*registry.families(), *stream_families()]
     return [*known, LuaFamily(configure_arguments([*(family.specs for family in known), LuaFamily.specs]))]
 
 
@@ -217,7 +218,7 @@ class GatewayPart:
         """Figures of edge, of Lua and of the bridge."""
         figures: dict[str, Any] = {"edge": self._gateway.stats()}
         if self._runtime is not None:
-            figures["lua"] = self._runtime.stats()
+            figures["lua"] = {**self._runtime.stats(), "pools": self._runtime.pools()}
         if self._bridge is not None:
             figures["bridge"] = self._bridge.stats()
         return figures

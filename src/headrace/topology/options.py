@@ -59,7 +59,8 @@ class PipelineOptions:
 class Options:
     """One run. log_path, log_level, log_rotation: of the engine's own log (Fluentd's form).
 
-    watchdog: seconds, 0 is off. upgrade_by_hand: USR2 works as in nginx.
+    metrics: [HOST:]PORT of the listener for figures. watchdog: seconds, 0 is off. upgrade_by_hand: USR2 works as in
+    nginx.
     """
 
     gateway: GatewayOptions | None = None
@@ -71,6 +72,7 @@ class Options:
     daemon: bool | None = None
     master: bool | None = None
     watchdog: float | None = None
+    metrics: str | None = None
     log_path: str | None = None
     log_level: str | None = None
     log_rotation: Rotation | None = None

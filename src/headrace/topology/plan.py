@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.conf.files import Files
+from headrace.core.listener import open_listener
 from headrace.edge.shipped import read_file
 from headrace.errors import ConfError, Error
+from headrace.pipeline.system import metrics_address
 from headrace.plugins.time_format import time_formatter
 from headrace.supervisor import osproc
 from headrace.supervisor.log import FluentLog, LogHandler, Style
-from headrace.supervisor.program import GRACE, WATCHDOG, ProcessSettings
+from headrace.supervisor.program import GRACE, WATCHDOG, Listen, ProcessSettings
 from headrace.supervisor.rotation import KEEP, SIZE, Rotation
 from headrace.topology.run import Running
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.conf.params import Problems
     from headrace.pipeline.system import SystemSection
     from headrace.supervisor.log import EngineLog
-    from headrace.supervisor.program import Identity, Listen
+    from headrace.supervisor.program import Identity
     from headrace.topology.gateway import GatewayPlan
     from headrace.topology.options import Options
     from headrace.topology.pipelines import PipelinePlan
@@ -48,6 +50,8 @@ class Plan:
     pipeline: PipelinePlan | None
     log: EngineLog
     files: Files
+    metrics: tuple[str, int] | None = None
+    """The address of the listener for figures."""
 
     @property
     def sources(self) -> Sequence[str]:
@@ -67,6 +71,8 @@ class Plan:
             found += self.gateway.listens()
         if self.pipeline is not None:
             found += self.pipeline.listens()
+        if self.metrics is not None:
+            found.append(Listen(metrics_key(self.metrics), partial(open_listener, self.metrics)))
         return found
 
     def test(self) -> None:
@@ -148,7 +154,29 @@ def build(options: Options, problems: Problems) -> Plan | None:
     _compare_listeners(gateway, pipeline, problems)
     if problems.errors or log is None:
         return None
-    return Plan(_process(options, gateway, pipeline, problems), gateway, pipeline, log, files)
+    metrics = _metrics(options, pipeline)
+    process = _process(options, gateway, pipeline, problems)
+    if metrics is not None:
+        process = replace(process, metrics=metrics_key(metrics))
+    return Plan(process, gateway, pipeline, log, files, metrics)
+
+
+def metrics_key(address: tuple[str, int]) -> str:
+    """The key of the listener for figures."""
+    return f"metrics:{address[0]}:{address[1]}"
+
+
+def _metrics(options: Options, pipeline: PipelinePlan | None) -> tuple[str, int] | None:
+    """Where figures are told: what the command line says, else <system>. Raises ConfError."""
+    text = options.metrics
+    if text is None and pipeline is not None:
+        text = pipeline.system.metrics.listen
+    if text is None:
+        return None
+    address = metrics_address(text)
+    if address is None:
+        raise ConfError(f'"{text}" is no [HOST:]PORT for figures')
+    return address
 
 
 def _engine_log(options: Options) -> FluentLog:

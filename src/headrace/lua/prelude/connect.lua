@@ -134,6 +134,9 @@ function methods.connect(sock, ...)
         sock.fd = fd
         sock.connecting = nil
         stats.opened = stats.opened + 1
+        if sock.pool then
+            sock.pool.opened = sock.pool.opened + 1
+        end
     end
     S.take_credit(sock)
     return 1

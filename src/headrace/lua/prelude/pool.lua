@@ -15,7 +15,10 @@ S.pools = pools
 local function pool_for(name, size, backlog)
     local pool = pools[name]
     if not pool then
-        pool = { name = name, size = size, backlog = backlog, idle = {}, connections = 0, waiting = {}, first = 1 }
+        pool = {
+            name = name, size = size, backlog = backlog, idle = {}, connections = 0, waiting = {}, first = 1,
+            opened = 0, reused = 0, stale = 0,
+        }
         pools[name] = pool
     end
     return pool
@@ -66,6 +69,7 @@ local function discard(item)
     end
     S.close_fd(item)
     stats.discarded = stats.discarded + 1
+    pool.stale = pool.stale + 1
     S.leave_pool(pool)
 end
 
@@ -94,6 +98,7 @@ function S.take_idle(pool, sock)
                 S.sockets[sock.fd] = sock
             end
             stats.reused = stats.reused + 1
+            pool.reused = pool.reused + 1
             return true
         end
         discard(item)
@@ -141,6 +146,7 @@ function S.put_idle(pool, sock, timeout)
     end
     if sock.pool ~= pool then
         pool.connections = pool.connections + 1
+        pool.opened = pool.opened + 1
         if sock.pool then
             S.leave_pool(sock.pool)
         end
@@ -160,6 +166,20 @@ function S.put_idle(pool, sock, timeout)
     end
     next_waiter(pool)
     return true
+end
+
+--- Python: of each pool, at most 500: name, idle, in use, opened, reused, discarded, ...
+function S.pool_figures()
+    local list = {}
+    for name, pool in pairs(pools) do
+        local n = #list
+        if n >= 3000 then
+            break
+        end
+        list[n + 1], list[n + 2], list[n + 3] = name, #pool.idle, pool.connections - #pool.idle
+        list[n + 4], list[n + 5], list[n + 6] = pool.opened, pool.reused, pool.stale
+    end
+    return unpack(list)
 end
 
 --- Close all idle connections (the worker ends).
