@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.params import integer, string
 from headrace.pipeline.plugin import ListenSpec, Source
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.conf.params import Problems
     from headrace.pipeline.context import Context
     from headrace.pipeline.router import Router
-    from headrace.plugins.in_forward.input import ForwardInput
 
 PATH: Final = os.environ.get("FLUENT_SOCKET", "/var/run/fluent/fluent.sock")
 """Fluentd's default."""
@@ -49,6 +48,7 @@ class _Terms:
     source_address_key: str | None = None
     chunk_size_limit: int | None = None
     chunk_size_warn_limit: int | None = None
+    unfinished_size_limit: int = 256 << 20
 
 
 class UnixInput(Source):
@@ -81,7 +81,7 @@ class UnixInput(Source):
             self.router, self.context, self.log, self.plugin_id, self.listen, transport=Transport(), security=Security()
         )
         now = self.context.clock.wall_ns
-        self._server = ForwardServer(cast("ForwardInput", terms), Terms(now, tag=self.tag, deduplicates=False))
+        self._server = ForwardServer(terms, Terms(now, tag=self.tag, deduplicates=False))
         self._server.start()
 
     async def quiesce(self) -> None:

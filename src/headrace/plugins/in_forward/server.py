@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.event import Record
     from headrace.plugins.forward.messages import Message
-    from headrace.plugins.in_forward.input import ForwardInput
     from headrace.plugins.in_forward.intake import Brought, Terms
     from headrace.plugins.in_forward.room import Holder
+    from headrace.plugins.in_forward.served import Served
 
 TLS_TIMEOUT: Final = 10.0
 """Seconds for a client's TLS handshake."""
@@ -36,7 +36,7 @@ SEND_TIMEOUT: Final = 60.0
 class ForwardServer:
     """Serves the clients of one source."""
 
-    def __init__(self, source: ForwardInput, terms: Terms) -> None:
+    def __init__(self, source: Served, terms: Terms) -> None:
         self.source = source
         self.terms = terms
         self.security = source.security if source.security.directive is not None else None
