@@ -163,6 +163,29 @@ def fluentd_command(conf: pathlib.Path) -> list[str] | None:
     return [*command.split(), "-c", str(conf)] if command else None
 
 
+def fluent_bit_command(conf: pathlib.Path) -> list[str] | None:
+    """Fluent Bit's command, where the environment gives it."""
+    command = os.environ.get("HEADRACE_PEER_FLUENT_BIT")
+    return [*command.split(), "-c", str(conf)] if command else None
+
+
+def pipeline_command(name: str, conf: pathlib.Path) -> list[str] | None:
+    """The command of headrace or of a peer that runs pipelines; None where the peer is not given."""
+    if name == "fluentd":
+        return fluentd_command(conf)
+    if name == "fluent_bit":
+        return fluent_bit_command(conf)
+    return [str(BIN / "headrace-fluentd"), "-c", str(conf)]
+
+
+PIPELINES = ("headrace", "fluentd", "fluent_bit")
+
+
+def against(rows: dict[str, dict[str, list[float]]], peer: str) -> dict[str, dict[str, float]]:
+    """Ratios of headrace to a peer by job; {} where the peer did not run."""
+    return {job: ratios(row["headrace"], row[peer]) for job, row in rows.items() if peer in row}
+
+
 def compile_c(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Compile one C file with the system's compiler."""
     target = folder / source.stem

@@ -1,4 +1,4 @@
-"""E.3: POSTs of one and of 100 records over keep-alive connections, beside Fluentd."""
+"""E.3: POSTs of one and of 100 records over keep-alive connections, beside Fluentd and Fluent Bit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any
 
-from common import BIN, Program, fluentd_command, free_port, ratios, spread, wait_for, wrk, wrk_script
+from common import PIPELINES, Program, against, free_port, pipeline_command, spread, wait_for, wrk, wrk_script
 
 CONF = """
 <source>
@@ -21,6 +21,19 @@ CONF = """
 </match>
 """
 
+FLUENT_BIT = """
+[SERVICE]
+  flush 1
+  log_level error
+[INPUT]
+  name http
+  listen 127.0.0.1
+  port {port}
+[OUTPUT]
+  name null
+  match *
+"""
+
 RECORD = {"message": "GET /index.html 200", "host": "web-1.example", "user": "u-1029", "bytes": 5120, "ms": 12.5}
 
 
@@ -31,11 +44,11 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
     micros: dict[str, dict[str, list[float]]] = {}
     servers: dict[str, tuple[int, Program]] = {}
     try:
-        for name in ("headrace", "fluentd"):
+        for name in PIPELINES:
             port = free_port()
             conf = folder / f"{name}.conf"
-            conf.write_text(CONF.format(port=port))
-            command = [str(BIN / "headrace-fluentd"), "-c", str(conf)] if name == "headrace" else fluentd_command(conf)
+            conf.write_text((FLUENT_BIT if name == "fluent_bit" else CONF).format(port=port))
+            command = pipeline_command(name, conf)
             if command is None:
                 continue
             servers[name] = (port, Program(command, core=0, log=folder / f"{name}.log"))
@@ -65,9 +78,15 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
         "records_a_second": {c: {n: spread(v) for n, v in row.items()} for c, row in rates.items()},
         "cpu_microseconds_a_request": {c: {n: spread(v) for n, v in row.items()} for c, row in micros.items()},
     }
-    if "fluentd" in servers:
-        result["times_fluentd"] = {count: ratios(row["headrace"], row["fluentd"]) for count, row in rates.items()}
+    for peer in ("fluentd", "fluent_bit"):
+        if peer in servers:
+            result[f"times_{peer}"] = against(rates, peer)
     return result
 
 
-GOALS = {"times_fluentd.1": -3.0, "times_fluentd.100": -3.0}
+GOALS = {
+    "times_fluentd.1": -4.0,
+    "times_fluentd.100": -2.5,
+    "times_fluent_bit.1": -2.5,
+    "times_fluent_bit.100": -3.0,
+}

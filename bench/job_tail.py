@@ -1,6 +1,7 @@
-"""Tail: lines of JSON and of Apache's combined log to null, beside Fluentd; and a gigabyte of our own.
+"""Tail: lines of JSON and of Apache's combined log to null, beside Fluentd and Fluent Bit; and a gigabyte of our own.
 
-How far a program has come is read from its position file, which both write alike.
+How far a program has come is read from its position file, which Fluentd and headrace write alike; Fluent Bit
+tells it by its own metrics.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import json
 import pathlib
 import time
+import urllib.request
+from collections.abc import Callable
 from typing import Any
 
-from common import BIN, Program, fluentd_command, ratios, spread
+from common import PIPELINES, Program, against, free_port, pipeline_command, spread
 
 CONF = """
 <source>
@@ -26,6 +29,39 @@ CONF = """
 <match **>
   @type null
 </match>
+"""
+FLUENT_BIT = """
+[SERVICE]
+  flush 1
+  log_level error
+  http_server on
+  http_listen 127.0.0.1
+  http_port {port}
+  parsers_file {parsers}
+[INPUT]
+  name tail
+  alias lines
+  path {path}
+  read_from_head true
+  parser {parser}
+[OUTPUT]
+  name null
+  match *
+"""
+APACHE = (
+    r"""^(?<host>[^ ]*) [^ ]* (?<user>[^ ]*) \[(?<time>[^\]]*)\] "(?<method>\S+)(?: +(?<path>[^ ]*) +\S*)?" """
+    r"""(?<code>[^ ]*) (?<size>[^ ]*)(?: "(?<referer>[^\"]*)" "(?<agent>.*)")?$"""
+)
+PARSERS = f"""
+[PARSER]
+  name json
+  format json
+[PARSER]
+  name apache2
+  format regex
+  regex {APACHE}
+  time_key time
+  time_format %d/%b/%Y:%H:%M:%S %z
 """
 LINES = {
     "json": json.dumps(
@@ -58,26 +94,49 @@ def position(pos: pathlib.Path) -> int:
     return int(fields[1], 16) if len(fields) == 3 and fields[1] != "f" * 16 else 0
 
 
+def records(port: int) -> int:
+    """Lines that Fluent Bit has taken."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/metrics", timeout=2) as answer:
+            return int(json.load(answer)["input"]["lines"]["records"])
+    except (OSError, KeyError, ValueError):
+        return 0
+
+
 def one(
     folder: pathlib.Path, kind: str, name: str, path: pathlib.Path, seconds: float | None
 ) -> dict[str, float] | None:
     """Lines a second over some seconds, or to the end of the file; CPU microseconds a line; resident megabytes."""
-    pos = folder / f"{kind}-{name}.pos"
-    pos.unlink(missing_ok=True)
     conf = folder / f"{kind}-{name}.conf"
-    conf.write_text(CONF.format(path=path, pos=pos, parser=kind))
-    command = fluentd_command(conf) if name == "fluentd" else [str(BIN / "headrace-fluentd"), "-c", str(conf)]
+    width = len(LINES[kind]) + 1
+    done: Callable[[], float]
+    if name == "fluent_bit":
+        port, parsers = free_port(), folder / "parsers.conf"
+        parsers.write_text(PARSERS)
+        conf.write_text(FLUENT_BIT.format(path=path, port=port, parser=kind, parsers=parsers))
+
+        def done() -> float:
+            return records(port)
+    else:
+        pos = folder / f"{kind}-{name}.pos"
+        pos.unlink(missing_ok=True)
+        conf.write_text(CONF.format(path=path, pos=pos, parser=kind))
+
+        def done() -> float:
+            return position(pos) / width
+
+    command = pipeline_command(name, conf)
     if command is None:
         return None
-    width, end = len(LINES[kind]) + 1, path.stat().st_size
+    end = path.stat().st_size / width
     with Program(command, core=0, log=folder / f"{kind}-{name}.log") as program:
         limit = time.monotonic() + 60
-        while not position(pos) and time.monotonic() < limit:
+        while not done() and time.monotonic() < limit:
             time.sleep(0.02)
-        begin, start, cpu = position(pos), time.monotonic(), program.cpu()
-        while position(pos) < end and (seconds is None or time.monotonic() - start < seconds):
+        begin, start, cpu = done(), time.monotonic(), program.cpu()
+        while done() < end and (seconds is None or time.monotonic() - start < seconds):
             time.sleep(0.02)
-        lines, taken = (position(pos) - begin) / width, time.monotonic() - start
+        lines, taken = done() - begin, time.monotonic() - start
         used, memory = program.cpu() - cpu, sum(program.memory()) / 1e6
     return {"rate": lines / taken, "cpu_us": used / max(lines, 1) * 1e6, "resident_mb": memory}
 
@@ -91,7 +150,7 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
         path = folder / f"{kind}.log"
         write(path, line, 1 << 30)
         for _ in range(rounds):
-            for name in ("headrace", "fluentd"):
+            for name in PIPELINES:
                 result = one(folder, kind, name, path, seconds)
                 if result is not None:
                     rows.setdefault(kind, {}).setdefault(name, []).append(result)
@@ -108,12 +167,16 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
         },
         "a_gigabyte": whole,
     }
-    if all("fluentd" in programs for programs in rows.values()):
-        full["times_fluentd"] = {
-            kind: ratios([r["rate"] for r in programs["headrace"]], [r["rate"] for r in programs["fluentd"]])
-            for kind, programs in rows.items()
-        }
+    rates = {kind: {name: [r["rate"] for r in runs] for name, runs in row.items()} for kind, row in rows.items()}
+    for peer in ("fluentd", "fluent_bit"):
+        if found := against(rates, peer):
+            full[f"times_{peer}"] = found
     return full
 
 
-GOALS = {"times_fluentd.json": -4.0, "times_fluentd.apache2": -2.5}
+GOALS = {
+    "times_fluentd.json": -4.0,
+    "times_fluentd.apache2": -2.5,
+    "times_fluent_bit.json": -0.7,
+    "times_fluent_bit.apache2": -0.7,
+}
