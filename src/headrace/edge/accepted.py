@@ -34,22 +34,43 @@ class Accepted:
 
         Raises ConnectionFailed, of the kind "proxy_protocol" for a broken header; the connection is closed then.
         """
+        stream = await self.open(timeout, proxied=proxied)
+        if tls is None:
+            return stream
+        begun, self.begun = self.begun, b""
+        return await self.encrypt(stream, tls, timeout, begun)
+
+    @property
+    def client(self) -> str:
+        """The peer's address for a log line."""
+        return str(self.peer[0]) if isinstance(self.peer, tuple) and self.peer else "unix:"
+
+    async def open(self, timeout: float, *, proxied: bool) -> Stream:  # noqa: ASYNC109 - on the wheel
+        """The stream behind a PROXY protocol header, if one is to come. Raises as `begin`."""
         stream = Stream(self._sock, self._loop, self._clock, peer=self.peer)
         try:
             if proxied:
                 await self._read_header(stream, timeout)
-            if tls is None:
-                return stream
-            stream = encrypted = TlsStream(stream.detach(), self._loop, self._clock, tls, peer=self.peer)
-            if self.begun:
-                encrypted.begin_with(self.begun)
-                self.begun = b""
-            await self._shake(encrypted, timeout)
         except ConnectionFailed:
             stream.close()
             raise
         except BaseException:
             stream.abort()
+            raise
+        return stream
+
+    async def encrypt(self, stream: Stream, tls: TlsConfig, timeout: float, begun: bytes = b"") -> TlsStream:  # noqa: ASYNC109 - on the wheel
+        """Shake hands on an open stream. begun: what was read of it already. Raises as `begin`."""
+        encrypted = TlsStream(stream.detach(), self._loop, self._clock, tls, peer=self.peer)
+        if begun:
+            encrypted.begin_with(begun)
+        try:
+            await self._shake(encrypted, timeout)
+        except ConnectionFailed:
+            encrypted.close()
+            raise
+        except BaseException:
+            encrypted.abort()
             raise
         return encrypted
 

@@ -103,6 +103,7 @@ class _Builder:
         known = Unbuilt(unbuilt.NAMES, unbuilt.HINT)
         self.failed = check_nginx(tree, specs_of(self.families), self.problems, unbuilt=known)
         self.skipped = {id(directive) for directive, _context in self.failed}
+        self.shared.logs = self.logs.logs
         root = Scope("main", None, None, self.shared)
         gateway = Gateway(self.main.settings, self.logs.logs, ErrorLog(()), self.settings.stats)
         self._walk(root, tree, "main")
@@ -110,12 +111,14 @@ class _Builder:
             self.problems.error('no "events" section in configuration')
         for finish in self.shared.finishers:
             self._attempt(finish)
+        self._tell_inert()
         if len(self.problems.errors) > before:
             self._look_further(gateway)
             return gateway
         gateway.error_log = self.logs.error_log(root, at_need=True)
         gateway.buffered_logs = self.logs.buffered
         gateway.temp_folders = self.shared.temp_folders
+        gateway.services = self.shared.services
         gateway.upstreams = self.shared.upstreams
         drafts = [(draft, self._server(draft)) for draft in self.http.drafts.values()]
         gateway.servers = [server for _, server in drafts]
@@ -123,6 +126,15 @@ class _Builder:
         for name, place in self.variables.unknown():
             self.problems.error(f'unknown "{name}" variable', place)
         return gateway
+
+    def _tell_inert(self) -> None:
+        """One warning for all directives that mean nothing here."""
+        found = self.shared.inert
+        if found:
+            *names, last = (f'"{name}"' for name in found)
+            listed = f"{', '.join(names)} and {last}" if names else last
+            means, whose = ("mean", "their values are") if names else ("means", "its value is")
+            self.problems.warn(f"{listed} {means} nothing here: {whose} not used", next(iter(found.values())))
 
     def _look_further(self, gateway: Gateway) -> None:
         """There are errors: find those that the rest of a build would, unless they may follow from the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.core.http1.linger import evict_idle
 from headrace.core.http1.server import HttpConnection
@@ -35,6 +35,25 @@ EVICT: Final = 32
 """Idle connections closed at once when worker_connections are nearly used up."""
 
 
+class Service(Protocol):
+    """Something else that listens, with the gateway's life (stream {})."""
+
+    @property
+    def listens(self) -> list[ListenSpec]:
+        """The addresses to listen on."""
+        ...
+
+    def start(
+        self, gateway: Gateway, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[Address, socket.socket]
+    ) -> None:
+        """Accept connections."""
+        ...
+
+    async def stop(self, deadline: float | None) -> None:
+        """Stop accepting, let go of the connections within `deadline` seconds."""
+        ...
+
+
 class Gateway:
     """A configuration ready to run.
 
@@ -53,6 +72,7 @@ class Gateway:
         self.upstreams: dict[str, Any] = {}
         self.connections: dict[HttpConnection, float] = {}
         """Open connections, with the clock's time when they began."""
+        self.services: list[Service] = []
         self._listeners: dict[int, Listener] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
         self._fresh: set[Stream] = set()
@@ -63,7 +83,7 @@ class Gateway:
     @property
     def listens(self) -> list[ListenSpec]:
         """The addresses to listen on, one socket each."""
-        return [port.spec for port in self.ports]
+        return [port.spec for port in self.ports] + [spec for one in self.services for spec in one.listens]
 
     @staticmethod
     def open_socket(spec: ListenSpec) -> socket.socket:
@@ -117,6 +137,8 @@ class Gateway:
             )
             self._listeners[id(port)] = listener
             listener.start()
+        for service in self.services:
+            service.start(self, loop, clock, sockets)
 
     def _exhausted(self, error: OSError) -> None:
         self.error_log.line(log.CRIT, f"accept4() failed ({error.errno}: {error.strerror})".encode())
@@ -233,6 +255,7 @@ class Gateway:
             return
         for listener in self._listeners.values():
             listener.close()
+        services = [asyncio.ensure_future(service.stop(deadline)) for service in self.services]
         self._empty = asyncio.Event()
         for conn in list(self.connections):
             conn.close_soon()
@@ -249,6 +272,7 @@ class Gateway:
             stream.close()
         for group in self.upstreams.values():
             group.close()
+        await asyncio.gather(*services)
         for access in self.buffered_logs:
             access.flush()
 

@@ -7,7 +7,7 @@ captures, map, and the families of other rooms. https://nginx.org/en/docs/varind
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.edge.corevars import CORE, HOSTNAME, PREFIXES, SETTERS
@@ -24,13 +24,23 @@ Setter = Callable[["Request", bytes], None]
 
 
 class Variables:
-    """The variables of one configuration. hostname: of this machine, in lower case."""
+    """The variables of one configuration. hostname: of this machine, in lower case.
+
+    core, prefixes, setters: what is there before any directive (http's, unless another room has its own).
+    """
 
     hostname: str = HOSTNAME
 
-    def __init__(self) -> None:
-        self._getters: dict[str, Getter] = {**CORE, **upstream.VARIABLES}
-        self._setters: dict[str, Setter] = dict(SETTERS)
+    def __init__(
+        self,
+        core: Mapping[str, Getter] | None = None,
+        prefixes: Sequence[tuple[str, Callable[[str], Getter]]] = (*PREFIXES, *upstream.PREFIXES),
+        setters: Mapping[str, Setter] = SETTERS,
+    ) -> None:
+        self._core: Mapping[str, Getter] = {**CORE, **upstream.VARIABLES} if core is None else core
+        self._prefixes = prefixes
+        self._getters: dict[str, Getter] = dict(self._core)
+        self._setters: dict[str, Setter] = dict(setters)
         self._slots: set[str] = set()
         self._wanted: dict[str, Place | None] = {}
         self._cache: dict[bytes, Getter | None] = {}
@@ -41,9 +51,9 @@ class Variables:
         warn: it is empty until it is set, and a use before that is logged (uninitialized_variable_warn).
         """
         name = name.lower()
-        if name in SETTERS:
+        if name in self._setters:
             return
-        if name in CORE or name in upstream.VARIABLES:
+        if name in self._core:
             raise ConfError(f'the duplicate "{name}" variable', place)
         self._slots.add(name)
         if warn:
@@ -101,7 +111,7 @@ class Variables:
         found = self._getters.get(name)
         if found is not None:
             return found
-        for prefix, make in (*PREFIXES, *upstream.PREFIXES):
+        for prefix, make in self._prefixes:
             if name.startswith(prefix):
                 return make(name[len(prefix) :])
         return None

@@ -1,0 +1,192 @@
+"""One connection of stream {}: its phases, what it counts, and what stands for a request in edge's values and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.core.http1.server import next_serial
+from headrace.edge import log
+from headrace.edge.accepted import Accepted
+from headrace.edge.connection import client_text
+from headrace.edge.values import evaluate, to_bytes
+from headrace.errors import ConnectionFailed, Timeout
+from headrace.stream import preread
+from headrace.stream.proxy import Try, proxy
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from headrace.core.clock import Clock
+    from headrace.core.owner import Address
+    from headrace.core.proxy_protocol import ProxyHeader
+    from headrace.core.stream import Stream
+    from headrace.core.tls_config import TlsConfig
+    from headrace.stream.service import StreamPort, StreamServer
+
+OK, BAD_REQUEST, INTERNAL_ERROR, BAD_GATEWAY = 200, 400, 500, 502
+_PIECE: Final = 4096
+
+
+class Ended(Exception):
+    """The session ends here, with this status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Session:
+    """See the package. received, sent: bytes of the client, without TLS. begun: bytes of it that are read already.
+
+    tries: the peers that were asked. hello: what ssl_preread found.
+    """
+
+    parent = None
+    captures: Sequence[bytes | None] = ()
+    client: tuple[bytes, bytes | None] | None = None
+    upstream = None
+
+    def __init__(self, port: StreamPort, server: StreamServer, clock: Clock) -> None:
+        self.info = port
+        self.location = self.server = server
+        self.clock = clock
+        self.start = clock.now()
+        self.serial = next_serial()
+        self.exchange = self.conn = self.main = self
+        self.proxied: ProxyHeader | None = None
+        self.hello: preread.Hello | None = None
+        self.status = 0
+        self.received = 0
+        self.sent = 0
+        self.begun = b""
+        self.tries: list[Try] = []
+        self.stream: Stream
+        self._vars: dict[bytes, bytes] = {}
+        self._cleanups: list[Callable[[], None]] = []
+
+    # what edge's values, logs and limits ask of a request
+
+    def var(self, name: bytes) -> bytes | None:
+        """The value of a variable; None when unknown or not set."""
+        getter = self.server.variables.find(name)
+        return getter(self) if getter else None  # type: ignore[arg-type]
+
+    def get_slot(self, name: bytes) -> bytes | None:
+        """The stored value of a variable."""
+        return self._vars.get(name)
+
+    def set_slot(self, name: bytes, value: bytes) -> None:
+        """Store the value of a variable."""
+        self._vars[name] = value
+
+    def on_cleanup(self, callback: Callable[[], None]) -> None:
+        """Call back when the session has ended and is logged."""
+        self._cleanups.append(callback)
+
+    def log_error(self, level: int, message: bytes) -> None:
+        """A line of the error log, with what nginx writes behind it."""
+        errors = self.server.error_log
+        if level > errors.level:
+            return
+        text = b"*%d %b, client: %b, server: %b" % (
+            self.serial, message, client_text(self), to_bytes(self.info.spec.text),  # type: ignore[arg-type]
+        )  # fmt: skip
+        if self.tries:
+            last = self.tries[-1]
+            text += b', upstream: "%b", bytes from/to client:%d/%d, bytes from/to upstream:%d/%d' % (
+                last.name, self.received, self.sent, last.received, last.sent,
+            )  # fmt: skip
+        errors.line(level, text)
+
+    def value(self, value: Any) -> bytes:
+        """A value of the configuration for this session."""
+        return evaluate(value, self)  # type: ignore[arg-type]
+
+    # its life
+
+    async def run(self, sock: socket.socket, peer: Address, tls: TlsConfig | None) -> None:
+        """From the accept to the log line; raises nothing but CancelledError."""
+        accepted = Accepted(sock, peer, asyncio.get_running_loop(), self.clock)
+        try:
+            self.stream = await accepted.open(self.server.proxy_protocol_timeout, proxied=self.info.spec.proxy_protocol)
+        except ConnectionFailed as error:
+            where = f"{error.message}, client: {accepted.client}, server: {self.info.spec.text}"
+            self.server.error_log.line(log.ERR, b"*%d " % self.serial + where.encode(errors="replace"))
+            return
+        self.proxied, self.begun = accepted.header, accepted.begun
+        try:
+            self.status = await self._phases(accepted, tls)
+        except asyncio.CancelledError:
+            self.stream.abort()
+            raise
+        except Ended as end:
+            self.status = end.status
+        except ConnectionFailed as error:
+            self.status = self.status or OK
+            self.log_error(log.INFO, to_bytes(error.message))
+        except Exception as error:  # noqa: BLE001 - a fault of one session must not end the worker
+            self.status = INTERNAL_ERROR
+            self.log_error(log.ERR, b"unexpected error: " + repr(error).encode(errors="replace"))
+        finally:
+            self.stream.close()
+            self._log()
+
+    async def _phases(self, accepted: Accepted, tls: TlsConfig | None) -> int:
+        server = self.server
+        for handler in server.early:
+            code = handler(self)
+            if isinstance(code, int) and code >= BAD_REQUEST:
+                return code
+        if tls is not None:
+            begun, self.begun = self.begun, b""
+            self.stream = await accepted.encrypt(self.stream, tls, server.handshake_timeout, begun)
+        if server.ssl_preread:
+            await self._preread()
+        for name, value in server.sets:
+            self.set_slot(name, self.value(value))
+        if server.answer is not None:
+            data = self.value(server.answer)
+            self.stream.write(data)
+            self.sent += len(data)
+            with contextlib.suppress(Timeout):
+                await self.stream.drained(server.proxy.timeout)
+            return OK
+        if server.proxy.target is None and server.proxy.group is None:
+            return OK
+        return await proxy(self, server.proxy)
+
+    async def _preread(self) -> None:
+        server = self.server
+        due = self.clock.now() + server.preread_timeout
+        while True:
+            try:
+                self.hello = preread.parse(self.begun)
+            except preread.NoHello:
+                return
+            if self.hello is not None:
+                return
+            room = server.preread_buffer - len(self.begun)
+            if room <= 0:
+                self.log_error(log.ERR, b"preread buffer full")
+                raise Ended(BAD_REQUEST)
+            try:
+                data = await self.stream.read(min(room, _PIECE), max(due - self.clock.now(), 0.001))
+            except Timeout:
+                self.log_error(log.INFO, b"client timed out (110: Connection timed out) while prereading client data")
+                raise Ended(OK) from None
+            if not data:
+                self.received += len(self.begun)
+                raise Ended(OK)
+            self.begun += data
+
+    def _log(self) -> None:
+        for handler in self.server.log_handlers:
+            try:
+                handler(self)
+            except Exception as error:  # noqa: BLE001 - the other logs must be written too
+                self.log_error(log.ERR, b"unexpected error: " + repr(error).encode(errors="replace"))
+        for callback in reversed(self._cleanups):
+            callback()
