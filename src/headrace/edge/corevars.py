@@ -205,6 +205,7 @@ CORE: Final[dict[str, Getter]] = {
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
     "body_bytes_sent": _body_bytes_sent,
     "connection": lambda r: b"%d" % r.exchange.conn.serial,
+    "pipe": lambda r: b"p" if r.exchange.conn.pipelined == r.exchange.conn.requests else b".",
     "connection_time": _connection_time,
     "connection_requests": lambda r: b"%d" % r.exchange.conn.requests,
     "content_length": _content_length,

@@ -14,11 +14,13 @@ from headrace.edge import names
 from headrace.edge.connection import is_tls, local_port
 from headrace.edge.headers import escape
 from headrace.edge.log import ERR
+from headrace.edge.pages import page
 from headrace.edge.ranges import apply_ranges, condition_status
 from headrace.edge.times import http_date
 from headrace.edge.uri import escape_path
 
 if TYPE_CHECKING:
+    from headrace.edge.filters import BodyFilter
     from headrace.edge.location import Location
     from headrace.edge.request import Request
 
@@ -51,7 +53,7 @@ def assemble(request: Request) -> bytes:
     request.status = status
     if request.content_type is None:
         request.content_type = location.known_types.get(request.uri) or location.content_type_of(request.uri)
-    request.body_filters = location.body_filters
+    request.body_filters = location.body_filters if status != _PRECONDITION_FAILED else _refused(request)
     if location.header_filters:
         for header_filter in location.header_filters:
             header_filter(request)
@@ -102,8 +104,20 @@ def _conditional(request: Request, modified: float) -> int:
     if status != _OK:
         request.allow_ranges = None
         if status == _PRECONDITION_FAILED:
-            request.content_length, request.content_type, request.header_only = 0, b"", True
+            request.content_type = b"text/html"
+            request.content_length = len(page(status, request.location.server_token) or b"")
     return status
+
+
+def _refused(request: Request) -> tuple[BodyFilter, ...]:
+    """What a handler sends for a request whose condition failed is replaced by the page of 412."""
+    if request.err_status == _PRECONDITION_FAILED:
+        return request.location.body_filters  # it is the page already
+
+    def replace(request: Request, _data: bytes, last: bool) -> bytes:
+        return (page(_PRECONDITION_FAILED, request.location.server_token) or b"") if last else b""
+
+    return (replace,)
 
 
 def _long(request: Request, status: int, *, keep: bool) -> bytes:

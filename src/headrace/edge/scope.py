@@ -38,8 +38,6 @@ class Build:
         self.temp_folders: set[str] = set()
         self.inert: dict[str, Place | None] = {}
         """Directives that mean nothing here, each with where it stands first."""
-        self.inert: dict[str, Place | None] = {}
-        """Directives that mean nothing here, each with where it stands first."""
         self.logs: Any = None
         """The log files (edge.log.Logs), for other rooms that write to them."""
         self.services: list[Any] = []
@@ -48,10 +46,6 @@ class Build:
         """Groups of upstream servers by name (edge.upstream.peers.Group)."""
         self.cache_zones: dict[str, Any] = {}
         """Caches by the name of their zone (edge.upstream.cache.zone.Zone)."""
-
-    def means_nothing(self, directive: Directive) -> None:
-        """Take note of a directive whose value is not used; one warning names all of them."""
-        self.inert.setdefault(directive.name, directive.place)
 
     def means_nothing(self, directive: Directive) -> None:
         """Take note of a directive whose value is not used; one warning names all of them."""

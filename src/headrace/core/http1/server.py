@@ -45,15 +45,16 @@ _ANSWERING = (_BUSY, _DROPPING)
 class HttpConnection(Timed):
     """One client connection, owner of its stream.
 
-    requests: requests begun on it. serial: its number in this process. info: free for the handler.
-    stats: the counters it takes part in (`settings` may be replaced). serving: a handler runs in `handle`
-    right now. proxied: what a PROXY protocol header said. exchange: the request being answered, if any.
+    requests: requests begun on it. pipelined: the number of the last one that came right behind another.
+    serial: its number in this process. info: free for the handler. stats: the counters it takes part in (`settings`
+    may be replaced). serving: a handler runs in `handle` right now. proxied: what a PROXY protocol header said.
+    exchange: the request being answered, if any.
     """
 
     __slots__ = (
         "_buffer", "_eof", "_most", "_phase", "_resting", "_rules", "_scan", "_until", "clock", "closing",
-        "exchange", "handler", "info", "proxied", "requests", "serial", "serving", "settings", "since", "stats",
-        "stream",
+        "exchange", "handler", "info", "pipelined", "proxied", "requests", "serial", "serving", "settings", "since",
+        "stats", "stream",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:
@@ -64,6 +65,7 @@ class HttpConnection(Timed):
         self.settings = settings
         self.clock = clock
         self.requests = 0
+        self.pipelined = 0
         self.serial = next(_serials)
         self.info: Any = None
         self.proxied: ProxyHeader | None = None
@@ -129,6 +131,7 @@ class HttpConnection(Timed):
             now = self.clock.now()
             self.requests += 1
             stats.requests += 1
+            self.pipelined = self.requests if at else self.pipelined
             keep_alive = fields.keep_alive and self.requests < self._most and now < self._until
             exchange = Exchange(self, head, now, keep_alive)
             at += head.length
@@ -317,6 +320,7 @@ class HttpConnection(Timed):
         if self._buffer and self._phase == _IDLE and not self.stream.closed:
             data, self._buffer = self._buffer, b""
             self.stream.start_reading()
+            self.pipelined = self.requests + 1
             self.data_received(data)
 
     def _end(self, *, linger: bool) -> None:

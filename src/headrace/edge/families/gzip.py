@@ -175,7 +175,7 @@ class GzipFamily(BaseFamily):
         else:
             number_of(directive)
             value = size_of(directive, 1)
-            scope.build.problems.warn('"gzip_buffers" means nothing here: its value is not used', directive.place)
+            scope.build.means_nothing(directive)
         scope.set_once(directive, value)
         return None
 

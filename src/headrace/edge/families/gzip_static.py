@@ -45,7 +45,7 @@ class GzipStaticFamily(BaseFamily):
     @staticmethod
     def _do_gunzip_buffers(scope: Scope, directive: Directive) -> None:
         scope.set_once(directive, (number_of(directive), size_of(directive, 1)))
-        scope.build.problems.warn('"gunzip_buffers" means nothing here: its value is not used', directive.place)
+        scope.build.means_nothing(directive)
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Files: before the plain ones. Answers that come compressed: before what changes bodies."""

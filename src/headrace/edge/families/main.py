@@ -29,7 +29,15 @@ from headrace.errors import ConfError
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
 
-NGINX_MODULES = frozenset({"ndk_http_module.so", "ngx_http_lua_module.so"})
+NGINX_MODULES = frozenset(
+    {
+        "ndk_http_module.so",
+        "ngx_http_echo_module.so",
+        "ngx_http_headers_more_filter_module.so",
+        "ngx_http_lua_module.so",
+        "ngx_http_set_misc_module.so",
+    }
+)
 
 
 @dataclass
@@ -96,7 +104,6 @@ class MainFamily(BaseFamily):
     def __init__(self) -> None:
         self.settings = MainSettings()
         self.seen_events = False
-        self._noticed: set[str] = set()
 
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
@@ -108,9 +115,7 @@ class MainFamily(BaseFamily):
         return super().apply(scope, directive)
 
     def _notice(self, scope: Scope, directive: Directive) -> None:
-        if directive.name not in self._noticed:
-            self._noticed.add(directive.name)
-            scope.build.problems.warn(f'"{directive.name}" means nothing here: its value is not used', directive.place)
+        scope.build.means_nothing(directive)
 
     def _do_events(self, scope: Scope, directive: Directive) -> Scope:
         if self.seen_events:

@@ -73,7 +73,7 @@ class MapFamily(BaseFamily):
 def _noticed(scope: Scope, directive: Directive) -> None:
     if not directive.args[0].rstrip("kKmM").isdigit():
         raise ConfError(f'"{directive.name}" directive invalid value', directive.place)
-    scope.build.problems.warn(f'"{directive.name}" has no effect: tables grow as they need', directive.place)
+    scope.build.means_nothing(directive)
 
 
 def variable_name(directive: Directive, text: str) -> str:

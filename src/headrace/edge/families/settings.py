@@ -71,8 +71,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "directio": (HSL, 1, 1),
     "directio_alignment": (HSL, 1, 1),
     "keepalive_disable": (HSL, 1, MANY),
-    "map_hash_bucket_size": (("http",), 1, 1),
-    "map_hash_max_size": (("http",), 1, 1),
     "msie_padding": (HSL, 1, 1),
     "open_file_cache": (HSL, 1, 2),
     "open_file_cache_errors": (HSL, 1, 1),
@@ -80,6 +78,13 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "open_file_cache_valid": (HSL, 1, 1),
     "output_buffers": (HSL, 2, 2),
     "read_ahead": (HSL, 1, 1),
+    "referer_hash_bucket_size": (("server", "location"), 1, 1),
+    "referer_hash_max_size": (("server", "location"), 1, 1),
+    "subrequest_output_buffer_size": (HSL, 1, 1),
+    "postpone_gzipping": (HSL, 1, 1),
+    "gzip_window": (HSL, 1, 1),
+    "gzip_hash": (HSL, 1, 1),
+    "gzip_no_buffer": (HSL, 1, 1),
     "request_pool_size": (HS, 1, 1),
     "reset_timedout_connection": (HSL, 1, 1),
     "send_lowat": (HSL, 1, 1),
@@ -93,10 +98,7 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "variables_hash_bucket_size": (("http",), 1, 1),
     "variables_hash_max_size": (("http",), 1, 1),
 }
-"""Tuning of nginx's own memory and files: the value changes nothing here, and a notice says so once."""
-
-QUIET = frozenset({"tcp_nopush", "tcp_nodelay", "types_hash_max_size", "types_hash_bucket_size"})
-"""Of the stock nginx.conf of Debian: no notice, or everybody would see four at every start."""
+"""Tuning of nginx's own memory and files: the value changes nothing here, and one notice says so for all."""
 
 
 class SettingsFamily(BaseFamily):
@@ -115,7 +117,6 @@ class SettingsFamily(BaseFamily):
     )
 
     def __init__(self) -> None:
-        self._noticed: set[str] = set()
         self._http: dict[tuple[Any, ...], ServerSettings] = {}
         self.stats = ServerStats()
         """Counters of all connections of the gateway."""
@@ -124,7 +125,7 @@ class SettingsFamily(BaseFamily):
         """See registry.Family."""
         name = directive.name
         if name in INERT:
-            self._notice(scope, directive)
+            scope.build.means_nothing(directive)
             return None
         parsers: tuple[tuple[dict[str, Any], Callable[[Directive], object]], ...] = (
             (TIMES, time_of),
@@ -138,11 +139,6 @@ class SettingsFamily(BaseFamily):
                 return None
         scope.set_once(directive, getattr(self, f"_{name}")(scope, directive))
         return None
-
-    def _notice(self, scope: Scope, directive: Directive) -> None:
-        if directive.name not in self._noticed and directive.name not in QUIET:
-            scope.build.problems.warn(f'"{directive.name}" means nothing here: its value is not used', directive.place)
-        self._noticed.add(directive.name)
 
     @staticmethod
     def _large_client_header_buffers(_scope: Scope, directive: Directive) -> tuple[int, int]:

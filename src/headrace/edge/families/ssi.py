@@ -49,7 +49,7 @@ class SsiFamily(BaseFamily):
         else:
             scope.set_once(directive, flag_of(directive))
         if name in INERT:
-            scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
+            scope.build.means_nothing(directive)
         return None
 
     def compose(self, scope: Scope, location: Location) -> None:

@@ -83,7 +83,7 @@ def of_type(request: Request, types: frozenset[bytes]) -> bool:
 
 
 class Replacing:
-    """One answer on its way. Of several texts at one place the one that stands first in the configuration is replaced."""
+    """One answer on its way. Of several texts at one place the one that was configured first counts."""
 
     def __init__(self, pairs: list[tuple[bytes, Value]], *, once: bool) -> None:
         self._pairs: dict[bytes, Value] = {}

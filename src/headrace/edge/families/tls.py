@@ -63,7 +63,7 @@ class TlsFamily(BaseFamily):
         elif name == "ssl_session_timeout":
             value = parse_time(args[0])
         if name in ("ssl_session_cache", "ssl_session_timeout", "ssl_session_tickets"):
-            scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
+            scope.build.means_nothing(directive)
         scope.set_once(directive, value)
         return None
 
