@@ -181,7 +181,7 @@ def ack_latency(folder: pathlib.Path, seconds: float) -> dict[str, float]:
     conf = folder / "ack.conf"
     conf.write_text(
         (SOURCE + JOBS["file"])
-        .replace("@type file\n    path", "@type file\n    ack_mode fsync\n    path")
+        .replace("@type forward", "@type forward\n  ack_mode fsync", 1)
         .format(port=port, folder=folder, name="ack")
     )
     with Program([str(BIN / "headrace-fluentd"), "-c", str(conf)], core=0, log=folder / "ack.log") as program:

@@ -2,8 +2,8 @@
 
     python bench/run.py [JOB ...] [--quick] [--json FILE]
 
-JOB: cosocket, hello, reuse, receiver, forward, tail, memory (all by default). A peer that is missing is named, and
-its ratios are left out. The JSON is kept under bench/results/.
+JOB: cosocket, hello, reuse, receiver, forward, tail, scale, memory (all by default). A peer that is missing is named,
+and its ratios are left out. The JSON is kept under bench/results/.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-JOBS = ("cosocket", "hello", "reuse", "receiver", "forward", "tail", "memory")
+JOBS = ("cosocket", "hello", "reuse", "receiver", "forward", "tail", "scale", "memory")
 
 
 def pick(result: Any, path: str) -> float | None:
