@@ -14,7 +14,7 @@ import subprocess
 import time
 from typing import Any
 
-from common import BIN, Program, fluentd_command, free_port, ratios, spread, wait_for
+from common import BIN, Program, children, fluentd_command, free_port, ratios, spread, wait_for
 
 HERE = pathlib.Path(__file__).parent
 SOURCE = """
@@ -130,9 +130,8 @@ def system_calls(folder: pathlib.Path, seconds: float) -> float | None:
         wait_for(port, program, 30)
         load(port, seconds=0.5, warm=0)
         counted = folder / "calls.txt"
-        tracer = subprocess.Popen(
-            ["strace", "-f", "-c", "-o", str(counted), "-p", str(program.pid)], stderr=subprocess.DEVNULL
-        )
+        whom = [text for pid in children(program.pid) for text in ("-p", str(pid))]  # the worker is a child
+        tracer = subprocess.Popen(["strace", "-f", "-c", "-o", str(counted), *whom], stderr=subprocess.DEVNULL)
         time.sleep(1.0)
         done = load(port, seconds=seconds, warm=0)
         tracer.terminate()
