@@ -77,8 +77,9 @@ def test_no_supervisor_is_one_process(conf, headrace):
     assert headrace.run("fluentd", "-c", conf, "--no-supervisor", "--workers", 2).returncode == 2
 
 
-def test_fluent_conf_of_the_environment_and_inline_config(conf, headrace):
-    inline = '<source>\n@type sample\ntag more\nrate 10\nsample {"k":"v"}\n</source>'
+@pytest.mark.parametrize("end", ["\n", "\\n"])
+def test_fluent_conf_of_the_environment_and_inline_config(conf, headrace, end):
+    inline = '<source>\n@type sample\ntag more\nrate 10\nsample {"k":"v"}\n</source>'.replace("\n", end)
     process = headrace("fluentd", "-i", inline, env={"FLUENT_CONF": str(conf)})
     process.wait_for('more: {"k":"v"}')
     assert process.stop() == 0

@@ -204,10 +204,11 @@ def test_language_of_neither(prefix):
         language(str(prefix / "a.txt"))
 
 
-def test_a_reader_that_has_seen_enough_gets_no_traceback(headrace):
-    process = subprocess.Popen(
-        headrace.command("headrace", "plugins", "output:forward"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+@pytest.mark.parametrize(
+    "command", [("headrace", "plugins", "output:forward"), ("fluentd", "--show-plugin-config", "output:forward")]
+)
+def test_a_reader_that_has_seen_enough_gets_no_traceback(headrace, command):
+    process = subprocess.Popen(headrace.command(*command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()

@@ -168,7 +168,14 @@ def main(argv: list[str]) -> int:
         from headrace.commands.plugins import show  # noqa: PLC0415 - not needed to run
         from headrace.plugins.folder import Folders  # noqa: PLC0415 - likewise
 
-        return show(flags.show_plugin_config, Folders(flags.plugin, optional=[_default_plugins()]))
+        try:
+            status = show(flags.show_plugin_config, Folders(flags.plugin, optional=[_default_plugins()]))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has seen enough; the interpreter must not try to print the rest at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        return status
     return _run(flags, _options(flags))
 
 
@@ -194,6 +201,8 @@ def _import(paths: list[str], folders: list[str], modules: list[str]) -> str | N
 
 def _options(flags: argparse.Namespace) -> Options:
     inline = sys.stdin.read() if flags.inline_config == "-" else flags.inline_config
+    if inline is not None:
+        inline = inline.replace("\\n", "\n")  # as fluentd, for shells in which a line break is hard to write
     return Options(
         pipeline=PipelineOptions(
             _conf(flags),
