@@ -176,3 +176,5 @@ def test_binlog_says_what_is_wrong(tmp_path, capsys):
     assert run(capsys, "binlog", "cat", tmp_path / "x")[0] == 1
     assert run(capsys, "binlog", "cat", tmp_path / "none")[0] == 1
     assert run(capsys, "binlog", "cat", "-f", "jsom", tmp_path / "x")[0] == 1
+    (tmp_path / "empty").mkdir()
+    assert "holds no chunks" in run(capsys, "binlog", "cat", tmp_path / "empty")[2]

@@ -140,5 +140,7 @@ def _folder(path: str, files: Files) -> Iterator[tuple[str, bytes]]:
     found = inventory.peek(own, files)
     for place in (Location(own, "buffer", ".log"), Location(own, SINGLE_PREFIX, SINGLE_SUFFIX, single=True)):
         found += inventory.peek_files(place, files)
+    if not found:
+        sys.stderr.write(f"headrace: {path} is the folder of no buffer, or holds no chunks\n")
     for one in found:
         yield one.meta.tag or path, inventory.content(one, files)
