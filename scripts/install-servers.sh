@@ -25,6 +25,12 @@ want wrk /usr/bin/wrk
 want strace /usr/bin/strace
 want curl /usr/bin/curl
 want redis-server /usr/bin/redis-server
+want memcached /usr/bin/memcached
+want lua-nginx-redis /usr/share/lua/5.1/nginx/redis.lua
+want lua-nginx-memcached /usr/share/lua/5.1/nginx/memcached.lua
+want lua-nginx-string /usr/share/lua/5.1/nginx/string.lua
+want lua-nginx-websocket /usr/share/lua/5.1/nginx/websocket/server.lua
+want lua-resty-lrucache /usr/share/lua/5.1/resty/lrucache.lua
 want gcc /usr/bin/gcc
 want libc6-dev /usr/include/stdio.h
 want make /usr/bin/make

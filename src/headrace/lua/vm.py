@@ -7,9 +7,13 @@ pointer only, and what it points to would live until the next cycle.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import ctypes.util
 import functools
 import importlib
 import os
+import ssl  # noqa: F401 - brings libcrypto, see _share_crypto()
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -51,13 +55,30 @@ PRELUDE: Final = (
     "modules",
     "process",
     "cjson",
+    "symbols",
     "boot",
 )
 """The files of prelude/, in the order in which they build on each other."""
 
 
 @functools.cache
+def _share_crypto() -> None:
+    """Let scripts find the symbols of libcrypto by ffi.C, as in nginx, which is linked with it.
+
+    The library that Python's ssl has loaded is opened again, for all to see; where Python brings its own inside, the
+    system's is taken. Scripts that need none do not mind when there is none.
+    """
+    path = ctypes.util.find_library("crypto")
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        path = next((line.split(maxsplit=5)[5].strip() for line in maps if "/libcrypto" in line), path)
+    with contextlib.suppress(OSError):
+        if path is not None:
+            ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+
+
+@functools.cache
 def _luajit() -> Any:
+    _share_crypto()
     flags = sys.getdlopenflags()
     sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)
     try:
