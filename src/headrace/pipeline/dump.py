@@ -26,6 +26,12 @@ HIDDEN: Final = "xxxxxx"
 _SECRET: Final = re.compile(r"passw|passphrase|secret|token|shared_key|api_key|access_key|credential", re.IGNORECASE)
 _IN_URL: Final = re.compile(r"(://[^/@\s\"]*:)[^/@\s\"]+@")
 """The password in https://user:password@host."""
+_FIELD: Final = re.compile(_SECRET.pattern + r"|authorization|cookie|api-?key|auth-", re.IGNORECASE)
+"""Names of header fields, and of their kind, with values that are never shown."""
+_PAIR: Final = re.compile(
+    rf"""("?[\w-]*(?:{_FIELD.pattern})[\w-]*"?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|[^,{{}}"]+)""", re.IGNORECASE
+)
+"""A name and its value, in a hash that is JSON or written as a:b,c:d."""
 _KINDS: Final = {
     "source": "input", "match": "output", "filter": "filter", "store": "output", "secondary": "output",
     "parse": "parser", "format": "formatter", "buffer": "buffer", "storage": "storage", "service_discovery": "sd",
@@ -50,6 +56,25 @@ def without_password(text: str) -> str:
     return _IN_URL.sub(rf"\1{HIDDEN}@", text)
 
 
+def without_secrets(value: Any, item: Param[Any] | None) -> Any:
+    """A value that may be shown: no passwords of URLs, and in a hash no field whose name tells of a secret.
+
+    item: the parameter's declaration, if that is known.
+    """
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if _FIELD.search(str(key)) and not isinstance(one, (dict, list)) else without_secrets(one, item)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(one, item) for one in value]
+    if not isinstance(value, str):
+        return value
+    if item is None or item.type_name.startswith("hash"):
+        value = _PAIR.sub(lambda found: found[1] + (f'"{HIDDEN}"' if found[2].startswith('"') else HIDDEN), value)
+    return without_password(value)
+
+
 def _lines(directive: Directive, outer: type[Configurable] | None, lookup: Lookup, indent: str) -> Iterator[str]:
     if directive.block is None:
         return
@@ -66,7 +91,7 @@ def _lines(directive: Directive, outer: type[Configurable] | None, lookup: Looku
             shown = HIDDEN
         else:
             quoted = item is not None and item.type_name == "string" and not child.name.startswith("@")
-            shown = without_password(_shown(literal_of(child), quoted=quoted))
+            shown = _shown(without_secrets(literal_of(child), item), quoted=quoted)
         yield f"{indent}  {child.name} {shown}"
     yield f"{indent}</{directive.name}>"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.conf.declare import declared_params
 from headrace.conf.params import literal_of
-from headrace.pipeline.dump import HIDDEN, is_secret, without_password
+from headrace.pipeline.dump import HIDDEN, is_secret, without_secrets
 from headrace.pipeline.plugin import Filter, Output, Plugin, Source
 
 if TYPE_CHECKING:
@@ -102,8 +102,9 @@ def config_of(plugin: Plugin) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for child in plugin.directive.block or () if plugin.directive is not None else ():
         if child.block is None:
-            value = HIDDEN if is_secret(child.name, items.get(child.name)) else literal_of(child)
-            found[child.name] = without_password(value) if isinstance(value, str) else value
+            item = items.get(child.name)
+            hidden = is_secret(child.name, item)
+            found[child.name] = HIDDEN if hidden else without_secrets(literal_of(child), item)
     return found
 
 
