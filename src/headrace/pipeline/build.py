@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.conf.params import near_miss, reserved
 from headrace.errors import ConfError
 from headrace.pipeline.context import Context, Settings, of_kind
+from headrace.pipeline.dlq import LABEL as DLQ_LABEL
 from headrace.pipeline.logevents import LABEL as LOG_LABEL
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.plugin import Output, Source
@@ -141,6 +142,8 @@ def _label(directive: Directive, context: Context) -> Router | None:
         context.labels[name] = router
         if name == ERROR_LABEL:
             context.desk.collector = router
+        elif name == DLQ_LABEL:
+            context.desk.dlq = router
         return router
     return None
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.backup import Backup
     from headrace.pipeline.buffer import Buffer
     from headrace.pipeline.chunk import Chunk
+    from headrace.pipeline.dlq import ChunkLetters
     from headrace.pipeline.retry import RetryPolicy
 
 _HOPELESS: Final = (TypeError, ValueError, AttributeError)
@@ -53,12 +54,14 @@ class Delivery:
         commit_timeout: float,
         changed: Callable[[], None],
         clock: Clock,
+        letters: ChunkLetters | None = None,
     ) -> None:
         self.output = output
         self.buffer = buffer
         self.policy = policy
         self.secondary = secondary
         self.backup = backup
+        self.letters = letters
         self.gate = Gate(policy, lanes)
         self.secondary_gate = Gate(policy, lanes)
         self.delivered = 0
@@ -277,8 +280,16 @@ class Delivery:
         return self.secondary is None or chunk.secondary_attempts < 0
 
     async def _to_backup(self, chunk: Chunk) -> None:
-        """Write a chunk to the backup and forget it; when that fails, keep it and try again later."""
-        if not self._bury(chunk):
+        """Bring a chunk to <label @DLQ>, or to the backup, and forget it; when that fails, try again later."""
+        letters = self.letters
+        try:
+            taken = letters is not None and await letters.send(chunk, self._notes(chunk), self._clock.wall_ns())
+        except asyncio.CancelledError:
+            self.buffer.back(chunk)
+            raise
+        if taken:
+            self.buffer.remove(chunk, self._given_up(chunk))
+        elif not self._bury(chunk):
             chunk.due = self._bury_at
             self._parted.add(chunk)
         self._changed()
@@ -334,8 +345,12 @@ class Delivery:
                 return False
             self._burials.log(self._log, logging.WARNING, "bad chunk %s is moved to %s", chunk.hex_id, path)
             self.backed_up += chunk.count
-        self.buffer.remove(chunk, BufferOverflow(f"chunk {chunk.hex_id} was given up", kind="undelivered"))
+        self.buffer.remove(chunk, self._given_up(chunk))
         return True
+
+    @staticmethod
+    def _given_up(chunk: Chunk) -> BufferOverflow:
+        return BufferOverflow(f"chunk {chunk.hex_id} was given up", kind="undelivered")
 
     def _notes(self, chunk: Chunk) -> dict[str, Any]:
         """Why a chunk is given up, for its letter."""

@@ -163,6 +163,7 @@ class Pipeline:
             "unmatched": {name: router.unmatched for name, router in context.labels.items()},
             "error_events": context.desk.events,
             "error_events_lost": context.desk.lost,
+            "error_events_sent_to_dlq": context.desk.sent_to_dlq,
             "error_events_kept": context.desk.refused.kept if context.desk.refused is not None else 0,
             "dead_letters": context.dead_letters.figures(),
             "log_events_lost": self._log_events.lost if self._log_events is not None else 0,

@@ -14,11 +14,13 @@ Errors:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import BufferOverflow
+from headrace.pipeline.dlq import marked, refused
 from headrace.pipeline.event import Batch, Record
 from headrace.pipeline.match import Pattern
 from headrace.pipeline.throttle import Throttle
@@ -44,12 +46,17 @@ class ErrorDesk:
     def __init__(self, log: logging.Logger) -> None:
         self.collector: Router | None = None
         """The router of <label @ERROR>."""
+        self.dlq: Router | None = None
+        """The router of <label @DLQ>."""
         self.log = log
         self.events = 0
         self.lost = 0
+        self.sent_to_dlq = 0
         self.refused: Refused | None = None
         """Keeps what would be lost, as dead letters."""
         self._busy = False
+        self._lettering = False
+        self._waiting: set[asyncio.Future[None]] = set()
         self._sent = Throttle()
         self._dumped = Throttle()
         self._terminal = Throttle()
@@ -85,7 +92,36 @@ class ErrorDesk:
         return self._send(tag, Batch.one(time, record), error)
 
     def _keep(self, source: Router, tag: str, time: int, record: Record, error: BaseException) -> bool:
+        """Make a record that nobody takes a dead letter; False when it cannot be one."""
+        if self._to_dlq(source, tag, time, record, error):
+            return True
         return self.refused is not None and self.refused.add(source.name, tag, time, record, error)
+
+    def _to_dlq(self, source: Router, tag: str, time: int, record: Record, error: BaseException) -> bool:
+        if self.dlq is None or source is self.dlq or self._lettering or not isinstance(record, dict) or marked(record):
+            return False
+        self._lettering = True
+        try:
+            waiting = self.dlq.emit(tag, Batch.one(time, refused(record, source.name, error)))
+        except Exception as second:  # noqa: BLE001 - the store of dead letters is what is left
+            self._terminal.log(self.log, logging.ERROR, "an error inside @DLQ is final: error=%r tag=%r", second, tag)
+            return False
+        finally:
+            self._lettering = False
+        if waiting is not None:
+            task = asyncio.ensure_future(waiting)
+            self._waiting.add(task)
+            task.add_done_callback(self._taken)
+        self.sent_to_dlq += 1
+        return True
+
+    def _taken(self, task: asyncio.Future[None]) -> None:
+        self._waiting.discard(task)
+        error = BufferOverflow("@DLQ has no room") if task.cancelled() else task.exception()
+        if error is not None:
+            self.sent_to_dlq -= 1
+            self.lost += 1
+            self._terminal.log(self.log, logging.ERROR, "an error inside @DLQ is final, an event is gone: %r", error)
 
     def batch(self, tag: str, batch: Batch, error: BaseException) -> Awaitable[None] | None:
         """A batch whose output raised; raises the error again when there is no @ERROR."""

@@ -17,6 +17,7 @@ from headrace.pipeline.adopt import Adopter
 from headrace.pipeline.backup import Backup
 from headrace.pipeline.buffer import Buffer, Limits
 from headrace.pipeline.delivery import Delivery
+from headrace.pipeline.dlq import ChunkLetters
 from headrace.pipeline.intake import Intake
 from headrace.pipeline.lanes import Lane, Lanes
 from headrace.pipeline.plugin import LEVELS, Output, overrides
@@ -108,6 +109,7 @@ class Runner:
             commit_timeout=section.delayed_commit_timeout,
             changed=self._changed,
             clock=clock,
+            letters=self._letters(),
         )
         self.lanes = Lanes(
             section.flush_thread_count,
@@ -120,6 +122,13 @@ class Runner:
         self.started = True
         self.lanes.start()
         output.__dict__["emit"] = self.intake.emit
+
+    def _letters(self) -> ChunkLetters | None:
+        """The way to <label @DLQ>; None without it, and for what stands in it: its own dead letters are kept."""
+        router = self.context.desk.dlq
+        if router is None or self.output.router is router:
+            return None
+        return ChunkLetters(router, self.output, packed=self.section.holds_packed())
 
     def _adopter(self) -> Adopter:
         section, context, output = self.section, self.context, self.output

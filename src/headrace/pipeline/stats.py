@@ -28,6 +28,7 @@ def runner_stats(runner: Runner) -> dict[str, Any]:
         "left_out": intake.shaper.skipped,
         "oldest_dropped": intake.discarded,
         "backed_up": delivery.backed_up,
+        "sent_to_dlq": delivery.letters.sent if delivery.letters is not None else 0,
         "thrown_away": delivery.thrown_away,
         "lost_at_shutdown": runner.lost,
     }
