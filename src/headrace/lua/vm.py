@@ -34,6 +34,7 @@ PRELUDE: Final = (
     "cosocket",
     "receive",
     "connect",
+    "ssl",
     "until",
     "udp",
     "output",

@@ -102,6 +102,7 @@ function methods.connect(sock, ...)
         discard(sock)
     end
     sock.rclosed, sock.wclosed, sock.timed_out, sock.reused, sock.key = nil, nil, nil, 0, key
+    sock.client_cert = nil
     -- From here on the handler owns what the socket has: its thread may end in any of the waits below.
     S.own(R, sock)
 
@@ -191,7 +192,7 @@ function methods.sslhandshake(sock, ...)
     end
     local handle
     handle, why = host.tls_open(sock.fd, sock.conf.tls, type(session) == "number" and session or 0,
-        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0)
+        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0, sock.client_cert or "")
     if not handle then
         return nil, why
     end

@@ -32,7 +32,7 @@ for _, name in ipairs {
 end
 
 for _, name in ipairs {
-    "ngx.balancer", "ngx.ssl", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe",
+    "ngx.balancer", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe",
     "resty.core.ndk",
 } do
     preload[name] = function()
