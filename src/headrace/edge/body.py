@@ -1,4 +1,4 @@
-"""The request body: in memory, or in a temporary file past client_body_buffer_size.
+"""The request body: in memory, or in a temporary file past client_body_buffer_size (or always, when so configured).
 
 Limits count decoded bytes whatever the framing, so that a chunked body is refused like any other (413).
 """
@@ -28,7 +28,10 @@ def read_body(request: Request) -> Awaitable[None] | None:
         return _read(request)
     _check(request, len(data))
     request.body_read = True
-    request.body = data
+    if data and request.location.body_in_file != "off":
+        _to_file(request, data)
+    else:
+        request.body = data
     return None
 
 
@@ -50,6 +53,22 @@ def _check(request: Request, size: int) -> None:
         raise HttpError(413, "client intended to send too large chunked body")
 
 
+def _to_file(request: Request, data: bytes) -> None:
+    try:
+        spool = open_spool(request)
+        try:
+            write_spool(spool, data)
+        finally:
+            os.close(spool)
+    except OSError as error:
+        raise _failed(request, error) from error
+
+
+def _failed(request: Request, error: OSError) -> HttpError:
+    name = request.body_file or request.location.body_temp
+    return HttpError(500, f'temporary file "{name}" failed ({error.errno}: {error.strerror})')
+
+
 async def _read(request: Request) -> None:
     request.body_read = True
     pieces: list[bytes] = []
@@ -59,7 +78,7 @@ async def _read(request: Request) -> None:
         while piece := await request.exchange.next_chunk():
             size += len(piece)
             _check(request, size)
-            if spool is None and size > request.location.body_buffer:
+            if spool is None and (size > request.location.body_buffer or request.location.body_in_file != "off"):
                 spool = open_spool(request)
                 for earlier in pieces:
                     write_spool(spool, earlier)
@@ -69,8 +88,7 @@ async def _read(request: Request) -> None:
             else:
                 write_spool(spool, piece)
     except OSError as error:  # the disk is full, the folder is another user's: this request ends, no other
-        name = request.body_file or request.location.body_temp
-        raise HttpError(500, f'temporary file "{name}" failed ({error.errno}: {error.strerror})') from error
+        raise _failed(request, error) from error
     finally:
         if spool is not None:
             os.close(spool)
@@ -96,7 +114,8 @@ def open_spool(request: Request) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     fd, path = tempfile.mkstemp(dir=folder)
     request.body_file = path
-    request.on_cleanup(lambda: _remove(path))
+    if request.location.body_in_file != "on":
+        request.on_cleanup(lambda: _remove(path))
     request.log_error(5, b"a client request body is buffered to a temporary file %b" % os.fsencode(path))
     return fd
 

@@ -34,6 +34,9 @@ class Location:
     directive name, for families of other rooms. Times are in seconds, sizes in bytes.
     """
 
+    body_in_file: str = "off"
+    """client_body_in_file_only: every body goes to a file, which stays ("on") or not ("clean")."""
+
     def __init__(self, kind: str, name: bytes, scope: Scope, pattern: re.Pattern[bytes] | None = None) -> None:
         self.kind = kind
         self.name = name

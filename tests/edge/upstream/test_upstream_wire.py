@@ -442,3 +442,17 @@ async def test_a_name_without_a_resolver(ours):
     await ours.start("location / { proxy_pass http://$arg_h; }")
     assert (await ours.get("/?h=some.example")).status == 502
     assert "no resolver defined to resolve some.example" in ours.log()
+
+
+@pytest.mark.parametrize(("how", "stays"), [("on", True), ("clean", False)])
+async def test_bodies_in_files_only(ours, origin, how, stays):
+    there = await origin([ok(b"x", close=True)])
+    await ours.start(
+        f"location / {{ client_body_in_file_only {how}; client_body_temp_path {ours.folder}/bodies;"
+        f"proxy_set_header X-File $request_body_file; proxy_pass http://127.0.0.1:{there.port}; }}"
+    )
+    assert (await ours.get("/", method="POST", body=b"hello")).status == 200
+    (got,) = there.requests
+    assert got.body == b"hello"
+    kept = list((ours.folder / "bodies").iterdir())
+    assert [str(path) for path in kept] == ([got.header("x-file")] if stays else [])

@@ -114,6 +114,8 @@ class SettingsFamily(BaseFamily):
         spec("server_tokens", HSL, 1),
         spec("default_type", HSL, 1),
         spec("client_body_temp_path", HSL, 1, 4),
+        spec("client_body_in_file_only", HSL, 1),
+        flag("client_body_in_single_buffer", HSL),
     )
 
     def __init__(self) -> None:
@@ -172,6 +174,16 @@ class SettingsFamily(BaseFamily):
         return to_bytes(directive.args[0])
 
     @staticmethod
+    def _client_body_in_file_only(_scope: Scope, directive: Directive) -> str:
+        if directive.args[0] not in ("on", "off", "clean"):
+            raise ConfError(f'invalid value "{directive.args[0]}"', directive.place)
+        return directive.args[0]
+
+    @staticmethod
+    def _client_body_in_single_buffer(_scope: Scope, directive: Directive) -> bool:
+        return flag_of(directive)  # a body in memory always is one piece here
+
+    @staticmethod
     def _client_body_temp_path(scope: Scope, directive: Directive) -> str:
         return scope.build.path(directive.args[0])
 
@@ -181,6 +193,7 @@ class SettingsFamily(BaseFamily):
         location.max_body = get("client_max_body_size", 1 << 20)
         location.body_buffer = get("client_body_buffer_size", 16384)
         location.body_temp = get("client_body_temp_path", scope.build.body_temp)
+        location.body_in_file = get("client_body_in_file_only", "off")
         scope.build.temp_folders.add(location.body_temp)
         location.send_timeout = get("send_timeout", 60.0)
         location.postpone_output = get("postpone_output", 1460)

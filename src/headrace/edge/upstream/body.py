@@ -30,7 +30,11 @@ def send_ask(visit: Visit, stream: Stream) -> BodyPump | None:
     """Write the request; what does not go at once follows by itself. The pump of a body that still arrives."""
     ask = visit.ask
     if ask.stream:
-        stream.write(ask.head)
+        body = visit.request.exchange.body
+        if body is not None and body.size:  # what is here already goes along with the head
+            stream.append(ask.head)
+        else:
+            stream.write(ask.head)
         return BodyPump(visit, stream)
     if ask.file is not None:
         _send_file(ask, ask.file, stream)
