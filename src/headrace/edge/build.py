@@ -103,7 +103,7 @@ class _Builder:
         known = Unbuilt(unbuilt.NAMES, unbuilt.HINT)
         self.failed = check_nginx(tree, specs_of(self.families), self.problems, unbuilt=known)
         self.skipped = {id(directive) for directive, _context in self.failed}
-        self.shared.logs = self.logs.logs
+        self.shared.logs, self.shared.buffered = self.logs.logs, self.logs.buffered
         root = Scope("main", None, None, self.shared)
         gateway = Gateway(self.main.settings, self.logs.logs, ErrorLog(()), self.settings.stats)
         self._walk(root, tree, "main")

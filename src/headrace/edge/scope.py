@@ -40,6 +40,8 @@ class Build:
         """Directives that mean nothing here, each with where it stands first."""
         self.logs: Any = None
         """The log files (edge.log.Logs), for other rooms that write to them."""
+        self.buffered: list[Any] = []
+        """Those access logs among them that gather lines."""
         self.services: list[Any] = []
         """What else listens: parts of the gateway (edge.gateway.Service)."""
         self.upstreams: dict[str, Any] = {}

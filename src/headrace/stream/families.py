@@ -106,6 +106,11 @@ class _Access(_Borrowed, AccessFamily):
 class _Realip(_Borrowed, RealipFamily):
     specs = moved(RealipFamily.specs, "real_ip_header", "real_ip_recursive")
 
+    def compose_server(self, scope: Scope, server: StreamServer) -> None:
+        """See _Borrowed; addresses come by the PROXY protocol."""
+        scope.settings["real_ip_header"] = b"proxy_protocol"
+        super().compose_server(scope, server)
+
 
 class _Limits(_Borrowed, LimitConnFamily):
     specs = moved(LimitConnFamily.specs, "limit_conn_status")
@@ -192,7 +197,7 @@ class StreamFamily(BaseFamily):
         inner = Build(outer.prefix, outer.conf_dir, outer.problems, variables)
         for family in self._borrowed:
             if isinstance(family, LogFamily):
-                family.logs = outer.logs
+                family.logs, family.buffered = outer.logs, outer.buffered
         opened = Scope("stream", directive, scope, inner)
         outer.finishers.append(lambda: self._finish(opened, outer))
         return opened

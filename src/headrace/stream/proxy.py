@@ -17,7 +17,7 @@ from headrace.core.names import literal
 from headrace.core.tls import TlsStream
 from headrace.edge import log
 from headrace.edge.connection import client_port, client_text, local_address
-from headrace.edge.upstream.address import group_of, parse_url
+from headrace.edge.upstream.address import group_of, parse_url, peer_name
 from headrace.edge.upstream.link import tls_for
 from headrace.edge.upstream.routing import key_of
 from headrace.edge.values import to_bytes
@@ -107,12 +107,18 @@ async def proxy(session: Session, settings: ProxySettings) -> int:
         if not settings.next_upstream or late or chooser.tries <= 0:
             return _BAD_GATEWAY
     one.connected = clock.now() - one.begin
+    session.log_error(log.INFO, b"proxy %b connected to %b" % (_own(upstream), peer.name))
     try:
         return await Relay(session, settings, upstream, one).run()
     finally:
         one.ended = clock.now() - one.begin
         upstream.close()
         chooser.free(peer, clock.now(), failed=False)
+
+
+def _own(upstream: Stream) -> bytes:
+    local = upstream.local
+    return peer_name(local) if isinstance(local, tuple) else b"unix:"
 
 
 def _told(error: ConnectionFailed, peer: Peer) -> bytes:
@@ -229,6 +235,8 @@ class Relay(Timed):
                 raise error
         if self.late:
             session.log_error(log.INFO, b"connection timed out (110: Connection timed out) while proxying connection")
+        else:
+            session.log_error(log.INFO, b"upstream disconnected" if self.upstream.eof else b"client disconnected")
         return _OK
 
     async def _flush(self) -> None:
@@ -266,7 +274,7 @@ class Relay(Timed):
         while True:
             limit = buffer
             if rate:
-                limit = int(rate * (self.clock.now() - begin + 1)) - moved
+                limit = rate * (int(self.clock.now() - begin) + 1) - moved
                 if limit <= 0:
                     await self.clock.sleep(-limit / rate + 0.001)
                     continue
@@ -289,6 +297,8 @@ class Relay(Timed):
             if sink.chain.length:
                 await sink.drained()
                 self.clock.schedule(self, self.settings.timeout)
+            if rate:
+                await self.clock.sleep(len(data) / rate)
 
 
 def _rate(text: bytes) -> int:

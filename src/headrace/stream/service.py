@@ -47,6 +47,7 @@ class StreamServer:
     proxy_protocol_timeout: float = 30.0
     handshake_timeout: float = 60.0
     tls: TlsConfig | None = None
+    kind = "stream server"
     satisfy_any = False
     auth_delay = 0.0
     log_subrequest = False

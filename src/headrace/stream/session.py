@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.core.http1.server import next_serial
 from headrace.edge import log
 from headrace.edge.accepted import Accepted
-from headrace.edge.connection import client_text
+from headrace.edge.connection import client_port, client_text
 from headrace.edge.values import evaluate, to_bytes
 from headrace.errors import ConnectionFailed, Timeout
 from headrace.stream import preread
@@ -136,6 +136,10 @@ class Session:
 
     async def _phases(self, accepted: Accepted, tls: TlsConfig | None) -> int:
         server = self.server
+        if server.error_log.level >= log.INFO:
+            like: Any = self
+            told = (client_text(like), client_port(like) or b"", to_bytes(self.info.spec.text))
+            server.error_log.line(log.INFO, b"*%d client %b:%b connected to %b" % (self.serial, *told))
         for handler in server.early:
             code = handler(self)
             if isinstance(code, int) and code >= BAD_REQUEST:
