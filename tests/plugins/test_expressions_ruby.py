@@ -143,6 +143,12 @@ def test_what_is_refused(text, message, at):
     assert at is None or caught.value.at == at
 
 
+def test_dates_are_refused_with_what_to_write():
+    with pytest.raises(Refused) as caught:
+        value_of("DateTime.parse(time.to_s).iso8601(3)")
+    assert "write Time in its place" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "text",
     ['"a" * 2000000', '("a" * 1000000) * 1000000', "9 ** 99999", "2 ** 600", "1 << 100000", '"x".ljust(99999999)', '"%99999999d" % 1', "(1..99999999).to_a",

@@ -34,6 +34,9 @@ def test_a_name_of_another_kind_says_so():
     with pytest.raises(ConfError) as caught:
         registry.lookup("input", "relabel")
     assert "kind output" in caught.value.hint
+    with pytest.raises(ConfError) as caught:
+        registry.lookup("output", "record_transformer")  # although there is an output record_modifier
+    assert "kind filter" in caught.value.hint
 
 
 def test_an_entry_point_adds_a_plugin(installed):

@@ -192,10 +192,10 @@ def near(name: str, known: list[str]) -> str:
 def _hint(kind: str, name: str) -> str:
     if name in unbuilt.NAMES[kind]:
         return unbuilt.HINT
-    close = near(name, names(kind))
-    if close:
-        return f'did you mean "{close}"?'
     elsewhere = [other for other in PREFIXES if other != kind and name in names(other)]
     if elsewhere:
         return f'"{name}" is the name of a plugin of kind {", ".join(elsewhere)}'
+    close = near(name, names(kind))
+    if close:
+        return f'did you mean "{close}"?'
     return "known: " + ", ".join(names(kind))

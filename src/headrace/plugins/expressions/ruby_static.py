@@ -92,7 +92,10 @@ class Static:
         called = name if module == "Kernel" else f"{module}.{name}"
         if found is None:
             known = ", ".join(sorted(one for owner, one in self._table if owner == module))
-            raise Refused(f"{called} is not supported", hint=f"supported: {known}" if known else "")
+            hint = f"supported: {known}" if known else ""
+            if module in {"Date", "DateTime"}:
+                hint = "write Time in its place; `time` is a Time already"
+            raise Refused(f"{called} is not supported", hint=hint)
         if not found[0] <= count <= found[1] or (with_block and name != "fetch"):
             raise Refused(f"{called} cannot be called so")
         return found[2]
