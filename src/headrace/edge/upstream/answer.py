@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.edge.request import Request
     from headrace.edge.upstream.settings import Settings
 
+KEPT: Final = 128
 HOP: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"content-type"))
 """Fields that speak of the connection to the upstream, or that the answer has a place of its own for."""
 THROUGH_REDIRECT: Final = frozenset(
@@ -78,25 +79,45 @@ def take_head(request: Request, head: ResponseHead, settings: Settings, orders: 
         content_type = request.content_type
     request.content_type = with_charset(content_type or b"", orders.charset)
     request.content_length = length
+    known = settings.known.get(head)
+    if known is not None:
+        request.headers_out.fields.extend(known)
+        return
+    out = request.headers_out
+    before = len(out)
+    if _take_fields(request, head, settings) and not before:
+        if len(settings.known) >= KEPT:
+            settings.known.clear()
+        settings.known[head] = list(out)
+
+
+def _take_fields(request: Request, head: ResponseHead, settings: Settings) -> bool:
+    """Take the fields over; True when any request would get the same."""
     hidden = settings.hidden
     out = request.headers_out
-    rules = bool(settings.redirects)
+    redirects = bool(settings.redirects)
+    cookies = bool(settings.cookie_domains or settings.cookie_paths or settings.cookie_flags)
+    plain = True
     for name, value in head.headers():
         low = name.lower()
         if low in hidden or low in HOP:
             continue
-        if low == b"set-cookie":
+        if cookies and low == b"set-cookie":
+            plain = False
             out.add(name, rewrite_cookie(request, settings, value))
-            continue
-        if rules and low == b"location":
+        elif redirects and low == b"location":
+            plain = False
             rewritten = rewrite_location(request, settings, value)
-            if rewritten is not None:
+            if rewritten is None:
+                out.add(name, value)
+            else:
                 request.location_out = rewritten
-                continue
-        elif rules and low == b"refresh":
+        elif redirects and low == b"refresh":
+            plain = False
             out.add(name, rewrite_refresh(request, settings, value))
-            continue
-        out.add(name, value)
+        else:
+            out.add(name, value)
+    return plain
 
 
 def follow(request: Request, head: ResponseHead, settings: Settings, target: bytes) -> int:

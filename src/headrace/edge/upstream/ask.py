@@ -76,12 +76,21 @@ class FieldPlan:
         self.named = frozenset(name.lower() for name, _ in self.fields)
         self.pass_headers = pass_headers
         self._known: dict[bytes, bytes] = {}
+        self._parts = tuple(
+            b"%b: %b\r\n" % (name, escape(value)) if isinstance(value, bytes) else (name, value)
+            for name, value in self.fields
+            if value != b""
+        )
 
     def lines(self, request: Request) -> bytes:
         """All field lines, each with its CRLF."""
         out = []
-        for name, value in self.fields:
-            text = value if isinstance(value, bytes) else value(request)
+        for part in self._parts:
+            if isinstance(part, bytes):
+                out.append(part)
+                continue
+            name, value = part
+            text = value(request)
             if text:
                 out.append(b"%b: %b\r\n" % (name, escape(text)))
         if self.pass_headers:

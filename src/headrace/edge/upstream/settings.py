@@ -106,4 +106,5 @@ class Settings:
     cookie_domains: tuple[Rewrite, ...] = ()
     cookie_paths: tuple[Rewrite, ...] = ()
     cookie_flags: tuple[tuple[re.Pattern[bytes] | Value, tuple[Value, ...]], ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    known: dict[Any, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+    """What of a head (by identity: equal answers share one) goes to the client, where no variable decides."""

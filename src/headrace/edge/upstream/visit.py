@@ -239,6 +239,7 @@ class Visit:
     async def _one(self, group: Group, peer: Peer) -> list[bytes]:
         """Ask one peer; the first pieces of the body, with the head in `head`. Raises Failed."""
         request, settings = self.request, self.settings
+        self.sent = False
         tls = None
         if self.route.tls and settings.tls is not None:
             tls = link.tls_for(settings.tls, request, self.route.host)
