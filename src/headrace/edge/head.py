@@ -40,7 +40,8 @@ def _begin(
 ) -> bytes:
     name = b"" if server is None else b"Server: %b\r\n" % server
     words = b"%d %b" % (status, reason) if reason else names.status_text(status)
-    text = b"HTTP/1.1 %b\r\n%bDate: %b\r\n" % (words, name, date or http_date())
+    dated = b"" if date == b"" else b"Date: %b\r\n" % (date or http_date())
+    text = b"HTTP/1.1 %b\r\n%b%b" % (words, name, dated)
     return text + b"Content-Type: %b\r\n" % escape(content_type) if content_type else text
 
 
@@ -95,6 +96,11 @@ def assemble(request: Request) -> bytes:
             head = _heads[key] = _long(request, status, keep=keep)
         return head
     return _long(request, status, keep=keep)
+
+
+def again(request: Request) -> bytes:
+    """The head of an answer whose length became known after it was assembled."""
+    return _long(request, request.status, keep=request.exchange.keep_alive)
 
 
 def _conditional(request: Request, modified: float) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.edge import phases
 from headrace.edge.body import discard_body, read_body
 from headrace.edge.filters import filter_body
-from headrace.edge.head import all_chunks, assemble, fitted
+from headrace.edge.head import again, all_chunks, assemble, fitted
 from headrace.edge.headers import HeadersIn, HeadersOut
 from headrace.edge.log import INFO
 from headrace.edge.logphase import end
@@ -296,7 +296,12 @@ class Request:
         elif self.chunked:
             data = all_chunks(data)
         elif self.content_length != len(data):
-            data = fitted(self, data)
+            if self.content_length is None:  # not chunked: its end is the connection's, but it is all here
+                self.content_length = len(data)
+                head = self._head = again(self)
+                self.head_size = len(head)
+            else:
+                data = fitted(self, data)
         self.exchange.respond(head, data)
         if self.location.log_handlers or self._cleanups:
             end(self)

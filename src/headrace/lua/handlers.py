@@ -343,9 +343,7 @@ Ended = Callable[["Request", bytes | int], "Result"]
 
 def _ended_content(request: Request, result: bytes | int) -> Result:
     if isinstance(result, bytes):
-        if result:
-            request.output(result)
-        request.finish()
+        request.end_with(result)
         return DONE
     if result in (OK, DECLINED):
         request.finish()

@@ -117,23 +117,31 @@ def _output_filter(changes: tuple[Change, ...]) -> Callable[[Request], None]:
     return change_fields
 
 
+def _clear(request: Request, change: Change) -> None:
+    out = request.headers_out
+    name = change.name.lower()
+    for field in [field for field, _ in out if change.matches(field)]:
+        out.remove(field)
+    if change.matches(b"content-type"):
+        request.content_type = b""
+    if change.matches(b"content-length"):
+        request.content_length = None
+    if change.matches(b"last-modified"):
+        request.last_modified = None
+    if change.matches(b"location"):
+        request.location_out = None
+    if name == b"server":
+        request.no_server = True
+    elif name == b"date":
+        out.set(b"Date", b"")  # none, instead of the one that every answer has
+
+
 def _change_output(request: Request, change: Change) -> None:
     value = None if change.value is None else evaluate(change.value, request)
     name = change.name.lower()
     out = request.headers_out
     if not value:  # an empty value clears the field too
-        for field in [field for field, _ in out if change.matches(field)]:
-            out.remove(field)
-        if change.matches(b"content-type"):
-            request.content_type = b""
-        if change.matches(b"content-length"):
-            request.content_length = None
-        if change.matches(b"last-modified"):
-            request.last_modified = None
-        if change.matches(b"location"):
-            request.location_out = None
-        if name == b"server":
-            request.no_server = True
+        _clear(request, change)
     elif name == b"content-type":
         request.content_type = value
     elif name == b"content-length":

@@ -104,6 +104,8 @@ class HeadersApi:
             if lower == b"last-modified":
                 request.last_modified = None
             request.headers_out.remove(name)
+            if lower == b"date":
+                request.headers_out.set(b"Date", b"")  # none, instead of the one that every answer has
 
     def headers_out(self, request_id: int) -> bytes:
         """All fields of the answer so far."""
