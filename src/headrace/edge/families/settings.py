@@ -80,7 +80,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "read_ahead": (HSL, 1, 1),
     "referer_hash_bucket_size": (("server", "location"), 1, 1),
     "referer_hash_max_size": (("server", "location"), 1, 1),
-    "subrequest_output_buffer_size": (HSL, 1, 1),
     "postpone_gzipping": (HSL, 1, 1),
     "gzip_window": (HSL, 1, 1),
     "gzip_hash": (HSL, 1, 1),

@@ -36,13 +36,14 @@ class SsiFamily(BaseFamily):
         spec("ssi_min_file_chunk", HSL, 1),
         spec("ssi_value_length", HSL, 1),
         spec("ssi_types", HSL, 1, MANY),
+        spec("subrequest_output_buffer_size", HSL, 1),
     )
 
     @staticmethod
     def apply(scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
         name = directive.name
-        if name in ("ssi_min_file_chunk", "ssi_value_length"):
+        if name in ("ssi_min_file_chunk", "ssi_value_length", "subrequest_output_buffer_size"):
             scope.set_once(directive, size_of(directive))
         elif name == "ssi_types":
             scope.set_once(directive, frozenset(to_bytes(word).lower() for word in directive.args))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -11,16 +12,15 @@ from headrace.edge.postpone import Postponed, postponed
 from headrace.edge.ssi.language import Wrong, expand, holds
 from headrace.edge.ssi.scan import Command, Scanner
 from headrace.edge.subrequest import Subrequest
-from headrace.edge.uri import escape_path, normalise, unescape_redirect
+from headrace.edge.uri import normalise, unescape_redirect
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    import re
-
     from headrace.edge.request import Request
 
 DATE: Final = b"%A, %d-%b-%Y %H:%M:%S %Z"
 ERROR: Final = b"[an error occurred while processing the directive]"
+_UNSAFE: Final = re.compile(rb"""[\x00-\x20"%'<>\x7f-\xff]""")
 _KNOWN: Final = {
     b"include": {b"virtual", b"file", b"wait", b"set", b"stub"},
     b"echo": {b"var", b"default", b"encoding"},
@@ -137,7 +137,7 @@ class Page:
             self._put(b"(none)" if given is None else given)
             return
         if encoding == b"url":
-            value = escape_path(value)
+            value = _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], value)
         elif encoding == b"entity":
             value = html.escape(value.decode("latin-1"), quote=False).replace('"', "&quot;").encode("latin-1")
         self._put(value)
@@ -214,6 +214,11 @@ class Page:
     def _ended(self, made: Subrequest, name: bytes | None, stub: bytes | None) -> None:
         if stub is not None and (made.err_status >= 400 or not made.answer):
             made.collected = list(self.shared.blocks[stub])
+        limit = made.location.settings.get("subrequest_output_buffer_size", 4096)
+        if name is not None and made.size > limit:
+            self.request.log_error(log.ERR, b"too big subrequest response: %d" % made.size)
+            self.request.main.abandon()
+            return
         if name is not None:
             self.shared.variables[name] = made.answer
         if self._waiting and self.parts.waits_for(made):
