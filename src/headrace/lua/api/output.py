@@ -28,6 +28,7 @@ class OutputApi:
             "output": self.output,
             "send_headers": self.send_headers,
             "headers_sent": self.headers_sent,
+            "buffering": self.buffering,
             "flush": self.flush,
             "eof": self.eof,
             "exec": self.exec,
@@ -44,6 +45,11 @@ class OutputApi:
     def headers_sent(self, request_id: int) -> int:
         """1 when the header is decided."""
         return 1 if self.requests[request_id].header_sent else 0
+
+    def buffering(self, request_id: int) -> int:
+        """1 for a client of HTTP/1.0 whose header is not sent: its answer is kept, to be sent with its length."""
+        request = self.requests[request_id]
+        return 1 if request.exchange.head.version == 10 and not request.header_sent else 0
 
     def flush(self, request_id: int, wait: int) -> int | tuple[None, bytes]:
         """1: all is in the kernel; 0: the end of the flush will be told; None and why when the client is gone."""

@@ -200,6 +200,12 @@ function ngx.flush(wait)
     if not R.sent then
         return nil, "nothing to flush"
     end
+    if not R.begun then
+        if host.buffering(R.id) == 1 then
+            return nil, "buffering"
+        end
+        R.begun = true
+    end
     pass(R)
     local state, why = host.flush(R.id, wait and 1 or 0)
     if not state then

@@ -136,6 +136,7 @@ local function release(R)
     R.keep = nil
     R.abort = nil
     R.raw = nil
+    R.begun = nil
     R.task = nil
     R.header_only = nil
     R.flushing = nil
