@@ -245,6 +245,17 @@ class Gateway:
         if self._empty is not None and not self.connections:
             self._empty.set()
 
+    def hold(self, conn: HttpConnection) -> None:
+        """A connection goes on in another protocol: a graceful end waits for it."""
+        assert self._clock is not None
+        self.connections[conn] = self._clock.now()
+
+    def let_go(self, conn: HttpConnection) -> None:
+        """See hold: it has ended."""
+        self.connections.pop(conn, None)
+        if self._empty is not None and not self.connections:
+            self._empty.set()
+
     async def stop(self, deadline: float | None = None) -> None:
         """Stop accepting, finish the requests at hand, close.
 

@@ -456,3 +456,27 @@ async def test_bodies_in_files_only(ours, origin, how, stays):
     assert got.body == b"hello"
     kept = list((ours.folder / "bodies").iterdir())
     assert [str(path) for path in kept] == ([got.header("x-file")] if stays else [])
+
+
+async def test_a_graceful_end_waits_for_tunnels(ours, bare):
+    async def echo(reader, writer) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+        while data := await reader.read(65536):
+            writer.write(data)
+
+    port = await bare(echo)
+    await ours.start(
+        "location / { proxy_http_version 1.1; proxy_set_header Upgrade x; proxy_set_header Connection upgrade;"
+        f"proxy_pass http://127.0.0.1:{port}; }}"
+    )
+    reader, writer = await ours.connect()
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    end = asyncio.ensure_future(ours.gateway.stop())
+    await asyncio.sleep(0.02)
+    writer.write(b"still here")
+    assert await reader.readexactly(10) == b"still here"
+    assert not end.done()
+    writer.close()
+    await asyncio.wait_for(end, 10)

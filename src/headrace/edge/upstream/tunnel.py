@@ -36,11 +36,14 @@ async def tunnel(visit: Visit) -> int:
     if reader.extra:
         exchange.bytes_sent += len(reader.extra)
         client.write(reader.extra)
+    conn = exchange.conn
+    gateway = conn.info.gateway
+    gateway.hold(conn)
     try:
         await _Tunnel(visit, client, upstream).run()
     finally:
-        if (client.chain.length and client.error is None) or not client.closed:
-            client.close()
+        client.close()
+        gateway.let_go(conn)
     visit.done()
     request.finish()
     return phases.DONE
