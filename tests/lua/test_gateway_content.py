@@ -144,3 +144,28 @@ async def test_mirror_and_post_action(gateway):
 async def test_refuses(gateway, code, message):
     with pytest.raises(ConfError, match=message):
         await gateway.start(code)
+
+
+async def test_a_name_without_its_slash_leads_to_the_location_that_passes_on(gateway):
+    await gateway.start(
+        f"location /a/ {{ proxy_pass http://unix:{gateway.path}:/b; }} location /a/c {{ echo c; }} location /b {{ echo b; }}"
+    )
+    answer = await gateway.get("/a?x=1")
+    assert (answer.status, answer.headers["location"]) == (301, "http://localhost/a/?x=1")
+    assert (await gateway.get("/a/")).text == "b\n"
+    assert (await gateway.get("/a/c")).text == "c\n"
+
+
+async def test_a_condition_that_fails_after_output_gives_the_page(gateway):
+    await gateway.content("ngx.header['Last-Modified'] = 'Mon, 28 Sep 1970 06:00:00 GMT' ngx.say('hello')")
+    answer = await gateway.get("/", "If-Unmodified-Since: Sun, 27 Sep 1970 06:00:00 GMT")
+    assert answer.status == 412
+    assert "<title>412 Precondition Failed</title>" in answer.text
+    assert "hello" not in answer.text
+
+
+async def test_pipelined_requests_are_told_of(gateway):
+    await gateway.start("location / { echo -n $pipe; }")
+    request = b"GET / HTTP/1.1\r\nHost: a\r\n"
+    raw = await gateway.raw(request + b"\r\n" + request + b"Connection: close\r\n\r\n")
+    assert [piece.partition(b"\r\n\r\n")[2][3:4] for piece in raw.split(b"HTTP/1.1 200 OK")[1:]] == [b".", b"p"]

@@ -73,6 +73,7 @@ def specs_of(known: Iterable[Family]) -> dict[str, list[Spec]]:
 
 _LISTENING: Final = ("http", "server", "listen", "server_name", "ssl_certificate", "ssl_certificate_key")
 """What says who listens where; with one of them unread (or misspelt), nothing can be said about ports."""
+PASSES: Final = ("proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass", "grpc_pass")
 _MISSING: Final = ("unknown ", "no ")
 """How messages begin about something that another directive should have given."""
 _QUOTED: Final = re.compile(r'"([^"]*)"')
@@ -243,6 +244,7 @@ class _Builder:
             if location is None:
                 continue
             self._compose(child, location)
+            location.passes = any(name in child.settings for name in PASSES)
             inner = self._level(child)
             if inner:
                 location.tree = Tree(inner)

@@ -7,11 +7,13 @@ https://nginx.org/en/docs/http/ngx_http_core_module.html#location
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.settings import ServerSettings
 from headrace.edge import names, phases
 from headrace.edge.filters import BODY_ORDER, HEADER_ORDER, INNER_ORDER, SCRIPT_ORDER, BodyFilter, HeaderFilter
+from headrace.edge.head import directory_target
 from headrace.edge.log import ErrorLog
 from headrace.edge.satisfy import any_of, delayed
 from headrace.edge.values import Value, evaluate
@@ -37,6 +39,12 @@ class Location:
     body_in_file: str = "off"
     """client_body_in_file_only: every body goes to a file, which stays ("on") or not ("clean")."""
 
+    passes: bool = False
+    """Requests go on to another server."""
+    satisfy_any: bool = False
+    auth_delay: float = 0.0
+    log_subrequest: bool = False
+
     def __init__(self, kind: str, name: bytes, scope: Scope, pattern: re.Pattern[bytes] | None = None) -> None:
         self.kind = kind
         self.name = name
@@ -60,8 +68,6 @@ class Location:
         self.limited: Location | None = None
         """What holds for the methods that limit_except does not name."""
         self.open_methods: frozenset[bytes] = frozenset()
-        self.satisfy_any = False
-        self.auth_delay = 0.0
         self.body_filters: tuple[BodyFilter, ...] = ()
         self.log_handlers: tuple[Callable[[Request], None], ...] = ()
         # what they need
@@ -94,7 +100,6 @@ class Location:
         self.max_ranges = 1 << 31
         self.http = ServerSettings()
         self.log_not_found = True
-        self.log_subrequest = False
         self.warn_uninitialized = True
         self.rewrite_log = False
         self.access_logs: tuple[AccessLog, ...] = ()
@@ -198,6 +203,9 @@ class Tree:
     def __init__(self, locations: list[Location]) -> None:
         self.exact = {loc.name: loc for loc in locations if loc.kind == "exact"}
         prefixes = [loc for loc in locations if loc.kind in ("prefix", "noregex")]
+        for location in prefixes:
+            if location.passes and len(location.name) > 1 and location.name.endswith(b"/"):
+                self.exact.setdefault(location.name[:-1], _to_slash(location))
         self.prefixes = tuple(sorted(prefixes, key=lambda loc: -len(loc.name)))
         self.regexes = tuple(loc for loc in locations if loc.kind == "regex")
         self.pure: bool = not self.regexes and all(loc.tree is None or loc.tree.pure for loc in locations)
@@ -235,6 +243,22 @@ class Tree:
                         return inner or location, True
                     return location, True
         return nested or found, False
+
+
+def _to_slash(location: Location) -> Location:
+    """What answers for the name of a location without its slash, when that location passes requests on.
+
+    https://nginx.org/en/docs/http/ngx_http_core_module.html#location (the 301 with the slash appended)
+    """
+
+    def redirect(request: Request) -> int:
+        request.location_out = directory_target(request)
+        return 301
+
+    made = copy.copy(location)
+    made.kind, made.name, made.limited = "exact", location.name[:-1], None
+    made.steps = made.inner_steps = ((phases.CONTENT, redirect),)
+    return made
 
 
 def take_captures(request: Request, match: re.Match[bytes]) -> None:

@@ -240,7 +240,13 @@ class Request:
             data = filter_body(self, data, last=False)
         if not data or self.header_only:
             return
-        self.put(data)
+        if self._pending is None:
+            self._pending = [data]
+        else:
+            self._pending.append(data)
+        self._pending_size += len(data)
+        if self._pending_size >= self.location.postpone_output and not self.keep_buffered:
+            self.push()
 
     def put(self, data: bytes) -> None:
         """Take a part of the body that has been through the filters."""
