@@ -7,6 +7,7 @@ import json
 
 import msgpack
 import pytest
+import zstandard
 
 from headrace.errors import HttpError
 from headrace.plugins.in_http.body import expand, json_records, msgpack_records, ndjson_records
@@ -69,3 +70,22 @@ def test_expansion():
         with pytest.raises(HttpError, match="200 times") as caught:
             expand(b"gzip", bomb, LIMIT)
         assert caught.value.status == 413
+
+
+def test_expansion_of_zstd():
+    compress = zstandard.ZstdCompressor().compress
+    line = b'{"message":"GET / HTTP/1.1","code":200,"n":%d}\n'
+    logs = b"".join(line % number for number in range(20_000))
+    assert expand(b"zstd", compress(logs), LIMIT) == logs
+    assert expand(b"ZSTD", compress(logs) + compress(b"more"), LIMIT) == logs + b"more"
+    with pytest.raises(HttpError, match="200 times") as caught:
+        expand(b"zstd", compress(bytes(FREE * 2)), LIMIT)
+    assert caught.value.status == 413
+    with pytest.raises(HttpError, match="more than 1000 bytes") as caught:
+        expand(b"zstd", compress(logs), 1000)
+    assert caught.value.status == 413
+    whole = compress(logs)
+    for damaged in (whole[:-1], whole[: len(whole) // 2], b"no zstd at all", whole[:40] + bytes(20) + whole[60:]):
+        with pytest.raises(HttpError) as caught:
+            expand(b"zstd", damaged, LIMIT)
+        assert caught.value.status == 400

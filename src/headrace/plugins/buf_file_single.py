@@ -31,6 +31,11 @@ class FileSingleBuffer(FileBuffer):
 
     def validate(self, problems: Problems) -> None:
         """Check the chunk keys: the tag, or one field."""
+        if not self.calc_num_records:
+            message = (
+                'parameter "calc_num_records" false has no effect: the events of adopted chunks are always counted'
+            )
+            problems.warn(message, self.place_of("calc_num_records"))
         names = [name for name in self.chunk_keys if name != "tag"]
         if not self.chunk_keys:
             self.chunk_keys = ["tag"]

@@ -22,6 +22,7 @@ from headrace.errors import Error, Side
 from headrace.pipeline.counting import count_values
 from headrace.pipeline.event import UNREADABLE, event_time, pack_event, unpack_value, unpacker
 from headrace.plugins.forward.whole import MAPS
+from headrace.plugins.zstd_stream import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,6 @@ _SHORTEST: Final = 7
 _SOME: Final = 1 << 13
 """Bytes of entries that may be shorter on average."""
 _PIECE: Final = 1 << 16
-_WINDOW: Final = 1 << 25
 
 _EVENT: Final = b"\x92\xd7\x00"
 _SECONDS: Final = b"\x92\xce"
@@ -80,6 +80,8 @@ def expand(compression: str, data: bytes, limit: int = EXPANDED_LIMIT, ratio: in
             else:  # only measured, until all of it is known to be welcome
                 parts.clear()
         return b"".join(parts if size <= RATIO_FREE else expander(data))
+    except EOFError:
+        raise Refused(f"the {compression} entries are cut short") from None
     except (zlib.error, zstandard.ZstdError) as error:
         raise Refused(f"the {compression} entries are damaged: {error}") from error
 
@@ -101,38 +103,7 @@ def _inflate(data: bytes) -> Iterator[bytes]:
         at -= len(member.unused_data)
 
 
-def _zstd(data: bytes) -> Iterator[bytes]:
-    # The library's reader ends without a word where a frame is cut short.
-    at = 0
-    while at < len(data):
-        at = _zstd_frame_end(data, at)
-    if at > len(data):
-        raise Refused("the zstd entries are cut short")
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    reader = decompressor.stream_reader(data, read_across_frames=True)
-    while piece := reader.read(_PIECE * 4):
-        yield piece
-
-
-_EXPANDERS: Final = {"gzip": _inflate, "zstd": _zstd}
-
-
-def _zstd_frame_end(data: bytes, at: int) -> int:
-    """Where a frame ends (RFC 8878, 3.1); past the end of the data when it is cut short."""
-    magic = int.from_bytes(data[at : at + 4], "little")
-    if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
-        return at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
-    if len(data) < at + 5:
-        return len(data) + 1
-    flags = data[at + 4]
-    single = flags >> 5 & 1
-    at += 5 + (not single) + (0, 1, 2, 4)[flags & 3] + (single, 2, 4, 8)[flags >> 6]
-    last = 0
-    while not last:
-        head = int.from_bytes(data[at : at + 3], "little")
-        last = head & 1 or at + 3 > len(data)
-        at += 3 + (1 if head >> 1 & 3 == 1 else head >> 3)
-    return at + 4 * (flags >> 2 & 1)
+_EXPANDERS: Final = {"gzip": _inflate, "zstd": pieces}
 
 
 def count(entries: bytes, claimed: int) -> int:

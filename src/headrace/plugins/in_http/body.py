@@ -12,10 +12,13 @@ import re
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+import zstandard
+
 from headrace.errors import HttpError
 from headrace.pipeline.flat import unpack_flat
 from headrace.plugins.in_http.bounds import LOOKED_AT, OBJECTS, VALUES, check_expansion, check_json
 from headrace.plugins.jsoncodec import decode
+from headrace.plugins.zstd_stream import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,10 +115,26 @@ def _inflate(data: bytes, wbits: int, limit: int, *, members: bool) -> bytes:
             raise bad("bytes after the compressed body")
 
 
-def expand(coding: bytes, body: bytes, limit: int) -> bytes:
-    """Undo a Content-Encoding (RFC 9110 8.4.1): gzip with all its members, deflate, identity.
+def _unzstd(data: bytes, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for part in pieces(data):
+            size += len(part)
+            if size > limit:
+                raise HttpError(413, f"the body expands to more than {limit} bytes")
+            check_expansion(len(data), size)
+            parts.append(part)
+    except EOFError:
+        raise bad("the compressed body is cut short") from None
+    return b"".join(parts)
 
-    deflate is zlib's format, and the bare one that some clients send. limit: bytes of the result.
+
+def expand(coding: bytes, body: bytes, limit: int) -> bytes:
+    """Undo a Content-Encoding (RFC 9110 8.4.1): gzip, zstd, deflate, identity.
+
+    All members of gzip, all frames of zstd; deflate is zlib's format, and the bare one that some clients send.
+    limit: bytes of the result.
     Raises HttpError: 413 past the limit, 415 for another coding, 400 for a body that is damaged.
     """
     coding = coding.strip().lower()
@@ -125,7 +144,9 @@ def expand(coding: bytes, body: bytes, limit: int) -> bytes:
         if coding == b"deflate":
             bare = len(body) < 2 or body[0] & 0x0F != 8 or (body[0] << 8 | body[1]) % 31 != 0
             return _inflate(body, -15 if bare else 15, limit, members=False)
-    except zlib.error as error:
+        if coding == b"zstd":
+            return _unzstd(body, limit)
+    except (zlib.error, zstandard.ZstdError) as error:
         raise bad(f"the {coding.decode()} body cannot be expanded: {error}") from error
     if coding in {b"", b"identity"}:
         return body

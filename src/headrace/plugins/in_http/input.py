@@ -49,7 +49,7 @@ class HttpInput(Source):
     bind = string(default="0.0.0.0", doc="Address to listen on")
     body_size_limit = size(default=32 << 20, doc="Largest body, in bytes; a larger one gets 413")
     decompression_size_limit = size(
-        default=256 << 20, doc="Largest body after gzip or deflate is undone; a larger one gets 413"
+        default=256 << 20, doc="Largest body after gzip, zstd or deflate is undone; a larger one gets 413"
     )
     keepalive_timeout = time(default=10.0, doc="Seconds after which an idle connection is closed")
     backlog = integer(default=1024, doc="Connections that may wait to be accepted")

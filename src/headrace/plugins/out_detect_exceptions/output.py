@@ -77,15 +77,22 @@ class DetectExceptionsOutput(Output):
             raise Error(f'the tag "{tag}" does not begin with remove_tag_prefix: its events would come back here')
         field = self.stream
         streams = self._streams
+        touched: dict[tuple[str, str], Stream] = {}
+        whole = True
         for event in batch.events():
             mark = (tag, to_s(event[1].get(field)) if field else "")
             stream = streams.get(mark)
             if stream is None:
                 stream = self._new(mark, target)
+            if mark not in touched:
+                touched[mark] = stream
+                whole = whole and stream.first is None
             stream.push(event, out, now)
         if not out:
             return None
-        made = Batch.of(out)  # without the batch's name: some of it may go on with another
+        if whole and all(stream.first is None for stream in touched.values()):
+            return self.router.emit(target, batch.onward(out, f"exceptions {target}"))
+        made = Batch.of(out)  # without the batch's name: some of it goes on with another, or came with one
         made.ack = batch.ack
         return self.router.emit(target, made)
 
