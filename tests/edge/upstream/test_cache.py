@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 
 import pytest
@@ -183,3 +184,38 @@ async def test_the_cache_has_a_limit(ours, origin):
         await ours.get(f"/{number}")
     assert len(list((ours.folder / "cache").glob("[0-9a-f]*"))) == 5
     assert list((ours.folder / "cache/.temp").iterdir()) == []
+
+
+async def test_what_nobody_uses_is_removed(ours, origin):
+    there = await origin([ok(b"x")])
+    temp = ours.folder / "cache/.temp"
+    temp.mkdir(parents=True)
+    (temp / ".new-left").write_bytes(b"half")
+    os.utime(temp / ".new-left", (1, 1))
+    await ours.start(
+        f"location / {{ proxy_cache_valid 200 1m; proxy_cache z; proxy_pass http://127.0.0.1:{there.port}; }}",
+        f"proxy_cache_path {ours.folder}/cache levels=1:2 keys_zone=z:1m inactive=200ms;",
+    )
+    await ours.get("/")
+    assert len(list((ours.folder / "cache").glob("?/??/*"))) == 1
+    assert list(temp.iterdir()) == []
+    async with asyncio.timeout(10):
+        while list((ours.folder / "cache").glob("?/??/*")):
+            await asyncio.sleep(0.05)
+    await ours.get("/")
+    assert len(there.requests) == 2
+
+
+async def test_a_restart_finds_what_was_kept(ours, origin, tmp_path):
+    there = await origin([ok(b"x")])
+    conf = (
+        f"location / {{ proxy_cache_valid 200 1m; proxy_cache z; proxy_pass http://127.0.0.1:{there.port}; }}",
+        f"proxy_cache_path {tmp_path}/cache keys_zone=z:1m;",
+    )
+    await ours.start(*conf)
+    await ours.get("/")
+    await ours.gateway.stop(0)
+    os.unlink(ours.path)
+    await ours.start(*conf)
+    assert (await ours.get("/")).body == b"x"
+    assert len(there.requests) == 1

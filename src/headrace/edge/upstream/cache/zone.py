@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CLEAN_SECONDS: Final = 10.0
+ABANDONED: Final = 3600.0
+"""Seconds without a write after which an entry that is being written has no writer any more."""
 SLICE: Final = 200
 USES_KEPT: Final = 65536
 
@@ -129,8 +131,16 @@ class Zone:
 
     def _start(self) -> None:
         if self._timer is None:
+            self._sweep()
             self._scan = self._files(self.path)
             self._timer = asyncio.get_running_loop().call_later(0.1, self._turn)
+
+    def _sweep(self) -> None:
+        """Remove what workers that were killed have left unfinished."""
+        with contextlib.suppress(OSError), os.scandir(self.temp) as items:
+            for item in items:
+                if time.time() - item.stat().st_mtime > ABANDONED:
+                    os.unlink(item.path)
 
     def _turn(self) -> None:
         """A slice of what was there before, then whatever nobody used for too long."""
