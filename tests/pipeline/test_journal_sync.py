@@ -147,3 +147,14 @@ async def test_a_full_disk_sends_what_is_staged_before_its_time():
         assert kit.stats()["buffered"] == 0
     assert [record["n"] for record in kit.script.got] == taken
     await kit.stop()
+
+
+async def test_one_fsync_for_all_that_comes_in_a_turn_of_the_loop():
+    kit = await start(SlowDisk(), "sync fsync")
+    store = kit.pipeline.runners[0].buffer.store
+    before = store.fsyncs
+    waits = [kit.offer("t", {"n": number}) for number in range(20)]
+    assert store.fsyncs == before
+    await asyncio.gather(*waits)
+    assert store.fsyncs == before + 1
+    await kit.stop()

@@ -180,10 +180,11 @@ class FileStore:
             return None
         if not self.journal.unsynced():
             return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self._waiting and self._syncing is None:
+            loop.call_soon(self._start_sync)  # what other connections bring in this turn comes along
         self._waiting.append(future)
-        if self._syncing is None:
-            self._start_sync()
         return future
 
     async def recover(self, keys: ChunkKeys, since: float) -> list[Chunk]:
