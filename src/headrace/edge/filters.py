@@ -18,6 +18,7 @@ HeaderFilter = Callable[["Request"], None]
 BodyFilter = Callable[["Request", bytes, bool], bytes]
 
 HEADER_ORDER: Final = (
+    "slice",
     "script",
     "more",
     "headers",
@@ -32,7 +33,7 @@ HEADER_ORDER: Final = (
 )
 BODY_ORDER: Final = ("script",)
 SCRIPT_ORDER: Final = ("script", "more")
-INNER_ORDER: Final = ("script", "more", "gunzip", "sub", "charset", "ssi", "postpone")
+INNER_ORDER: Final = ("slice", "script", "more", "gunzip", "sub", "charset", "ssi", "postpone")
 
 
 def filter_body(request: Request, data: bytes, *, last: bool) -> bytes:

@@ -23,6 +23,7 @@ from headrace.errors import Timeout
 
 if TYPE_CHECKING:
     from headrace.core.http1.exchange import Exchange, Framing
+    from headrace.edge.families.slice import Slices
     from headrace.edge.filters import BodyFilter
     from headrace.edge.location import Location
     from headrace.edge.postpone import Postponed
@@ -96,6 +97,9 @@ class Request:
     """Address and port of the client that realip found; None: the connection's peer."""
     postponed: Postponed | None = None
     """What waits for subrequests whose answers are parts of this one (edge.postpone)."""
+    slices: Slices | None = None
+    slice_from: int = 0
+    """The pieces that this answer is fetched in (families.slice), and the first byte that the client wants."""
     charset: bytes = b""
     """The character set that the answer names, in lower case, where the configuration sets it."""
     page: Page | None = None

@@ -37,6 +37,7 @@ from headrace.edge.families.rewrite import RewriteFamily
 from headrace.edge.families.secure_link import SecureLinkFamily
 from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
+from headrace.edge.families.slice import SliceFamily
 from headrace.edge.families.small_content import SmallContentFamily
 from headrace.edge.families.ssi import SsiFamily
 from headrace.edge.families.static import FileFamily, StaticFamily
@@ -73,6 +74,7 @@ def builtin() -> list[Family]:
         GzipFamily(),
         TlsFamily(),
         AdditionFamily(),
+        SliceFamily(),
         SubFamily(),
         CharsetFamily(),
         SsiFamily(),
