@@ -1,4 +1,4 @@
-"""`headrace`: run, check, stats, plugins, version."""
+"""`headrace`: the flags of all commands, and who runs them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import errors
 from headrace.commands import binlog, buffers, ca, cat, dlq, tap, test, top
+from headrace.commands.helping import add_examples, overview, summaries
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.topology.options import Options
 
-EXAMPLES: Final = """\
-examples:
-  headrace run fluent.conf                  a pipeline, in the foreground
-  headrace run nginx.conf                   a gateway, in the foreground
-  headrace run nginx.conf fluent.conf       both in one process; access_log pipeline:TAG joins them
-  headrace check nginx.conf --json          everything that is wrong, for a program
-  headrace stats --watch                    figures of what is running, every second
-  headrace plugins output:http              the parameters of a plugin
-
-scripts that start the originals need no change: headrace-nginx, headrace-fluentd
-"""
+_MODULES: Final[dict[str, Any]] = {
+    "ca": ca,
+    "cat": cat,
+    "buffers": buffers,
+    "dlq": dlq,
+    "binlog": binlog,
+    "tap": tap,
+    "test": test,
+    "top": top,
+}
+"""Commands that declare their own flags: `add(parser)`, and `run(flags)` -> exit status."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,12 +36,29 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="headrace",
         description="Run Fluentd pipelines and OpenResty gateways, apart or together.",
-        epilog=EXAMPLES,
+        epilog=overview(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--version", action="version", version=_versions(), help="show versions")
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    run = commands.add_parser("run", help="run configurations until told to stop")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True, help="one of those below")
+    told = summaries()
+    parsers = {name: commands.add_parser(name, description=told[name], add_help=name != "cat") for name in told}
+    _add_run(parsers["run"])
+    check = parsers["check"]
+    _add_files(check)
+    check.add_argument("--json", action="store_true", help="a JSON list of the findings")
+    _add_stats(parsers["stats"])
+    plugins = parsers["plugins"]
+    plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
+    _add_plugins(plugins)
+    for name, module in _MODULES.items():
+        module.add(parsers[name])
+    for name, command in parsers.items():
+        add_examples(name, command)
+    return made
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
     _add_files(run)
     add = run.add_argument
     add("--single", action="store_true", help="one process: no master, no workers, no reload")
@@ -60,10 +80,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="[HOST:]PORT",
         help="answer /metrics (Prometheus) and /_headrace/pools there; HOST is 127.0.0.1 unless named",
     )
-    check = commands.add_parser("check", help="tell everything that is wrong with configurations")
-    _add_files(check)
-    check.add_argument("--json", action="store_true", help="a JSON list of the findings")
-    stats = commands.add_parser("stats", help="figures of a running headrace")
+
+
+def _add_stats(stats: argparse.ArgumentParser) -> None:
     stats.add_argument(
         "pid", nargs="?", type=int, metavar="PID", help="process id of one master (default: all that run)"
     )
@@ -71,19 +90,6 @@ def parser() -> argparse.ArgumentParser:
     stats.add_argument("--json", action="store_true", help='everything, as JSON; of several masters in "masters"')
     stats.add_argument("--prometheus", action="store_true", help="text for Prometheus, of one master's workers")
     stats.add_argument("--watch", action="store_true", help="again every second, with what changed")
-    plugins = commands.add_parser("plugins", help="what a fluent.conf may use")
-    plugins.add_argument("name", nargs="?", metavar="KIND:NAME", help="show the parameters of one plugin")
-    _add_plugins(plugins)
-    ca.add(commands.add_parser("ca", help="certificates for the forward plugins: a private CA, servers, clients"))
-    cat.add(commands.add_parser("cat", help="records from standard input to a forward source", add_help=False))
-    buffers.add(commands.add_parser("buffers", help="chunks on disk: list, show, export to Fluentd's files"))
-    dlq.add(commands.add_parser("dlq", help="dead letters: list, show, deliver once more, remove"))
-    top.add(commands.add_parser("top", help="a live table: workers, components, pools of connections"))
-    test.add(commands.add_parser("test", help="unit tests of a pipeline, in virtual time"))
-    tap.add(commands.add_parser("tap", help="live events at any component of a running pipeline"))
-    binlog.add(commands.add_parser("binlog", help="events in chunk files"))
-    commands.add_parser("version", help="show versions")
-    return made
 
 
 def _add_files(command: argparse.ArgumentParser) -> None:
@@ -254,18 +260,11 @@ def _versions() -> str:
     )
 
 
-_COMMANDS: Final = {
+_COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "check": _check,
     "stats": _stats,
     "plugins": _plugins,
     "version": _version,
-    "ca": ca.run,
-    "cat": cat.run,
-    "buffers": buffers.run,
-    "dlq": dlq.run,
-    "binlog": binlog.run,
-    "tap": tap.run,
-    "test": test.run,
-    "top": top.run,
+    **{name: module.run for name, module in _MODULES.items()},
 }
