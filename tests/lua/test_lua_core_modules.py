@@ -53,7 +53,7 @@ async def test_server_rewrite_and_switches(gateway):
     assert other.text == "other"
     assert "content-type" not in other.headers
     assert (await gateway.get("/late")).text == "lua"
-    assert sum("means nothing here" in warning for warning in gateway.warnings) == 3
+    assert any("lua_malloc_trim" in warning for warning in gateway.warnings)
 
 
 async def test_rewrite_by_lua_before_the_others(gateway):

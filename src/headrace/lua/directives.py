@@ -77,6 +77,7 @@ _NUMBERS = (
     "lua_max_running_timers",
     "lua_regex_cache_max_entries",
     "lua_regex_match_limit",
+    "lua_worker_thread_vm_pool_size",
 )
 
 
@@ -105,6 +106,7 @@ class LuaFamily(BaseFamily):
         spec("lua_max_running_timers", HTTP, 1),
         spec("lua_regex_cache_max_entries", HTTP, 1),
         spec("lua_regex_match_limit", HTTP, 1),
+        spec("lua_worker_thread_vm_pool_size", HTTP, 1),
         spec("lua_shared_dict", HTTP, 2),
         flag("lua_need_request_body", HSLI),
         flag("lua_check_client_abort", HSLI),
@@ -134,7 +136,6 @@ class LuaFamily(BaseFamily):
         """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
         self._shared: dict[str, int] = {}
-        self._noticed: set[str] = set()
         self._http: Scope | None = None
         self._chunks: dict[tuple[Directive, int], Chunk] = {}
         self._confs: dict[tuple[tuple[str, Any], ...], Any] = {}
@@ -149,9 +150,7 @@ class LuaFamily(BaseFamily):
         elif name == "lua_shared_dict":
             self._share(directive)
         elif name in INERT:
-            if name not in self._noticed:
-                self._noticed.add(name)
-                scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
+            scope.build.means_nothing(directive)
         elif by_lua and not name.endswith("_no_postpone"):
             key = f"{phase}_by_lua"
             if key in scope.settings:
@@ -232,10 +231,12 @@ class LuaFamily(BaseFamily):
                 max_running_timers=get("lua_max_running_timers", 256),
                 regex_cache_max_entries=get("lua_regex_cache_max_entries", 1024),
                 regex_match_limit=get("lua_regex_match_limit", 0),
+                worker_thread_vms=get("lua_worker_thread_vm_pool_size", 10),
                 shared_dicts=self._shared,
                 configure=self._configure,
             )
             self.runtime = Runtime(settings)
+            self.runtime.threads.pools.update(get("thread_pools", ()))
             self._handlers = LuaHandlers(self.runtime)
             if not settings.code_cache:
                 scope.build.problems.warn("lua_code_cache is off; this will hurt performance", scope.place)

@@ -35,6 +35,7 @@ from headrace.lua.api.output import OutputApi
 from headrace.lua.api.process import ProcessApi
 from headrace.lua.api.request import RequestApi
 from headrace.lua.api.subrequests import SubrequestApi
+from headrace.lua.api.threads import ThreadsApi
 from headrace.lua.api.tls import TlsApi
 from headrace.lua.paths import search_paths
 from headrace.lua.sched import Scheduler
@@ -83,6 +84,7 @@ class Settings:
     max_running_timers: int = 256
     regex_cache_max_entries: int = 1024
     regex_match_limit: int = 0
+    worker_thread_vms: int = 10
     shared_dicts: Mapping[str, int] = field(default_factory=dict)
     configure: str = ""
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
@@ -112,6 +114,9 @@ class Runtime:
         headers = HeadersApi(requests)
         self.subrequests = SubrequestApi(requests, headers)
         tls = TlsApi(self.tls_configs)
+        self.threads = ThreadsApi(
+            [settings.prefix, settings.package_path or "", settings.package_cpath or ""], settings.worker_thread_vms
+        )
         self.downstream = DownstreamApi(requests, tls)
         host: dict[str, Callable[..., Any]] = {}
         for part in (
@@ -124,6 +129,7 @@ class Runtime:
             tls,
             self.downstream,
             BodiesApi(requests),
+            self.threads,
         ):
             host.update(part.functions())
         values = {
@@ -145,6 +151,7 @@ class Runtime:
         self.subrequests.ended = self.vm.entry("subrequest_ended")
         self.output.flushed = self.vm.entry("flushed")
         self.request.body_ready = self.vm.entry("body_ready")
+        self.threads.done = self.vm.entry("thread_done")
         self.downstream.bytes_ready = self.vm.entry("body_bytes")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
@@ -259,6 +266,7 @@ class Runtime:
         Handlers that still wait end, timers fire as premature, idle connections close, no new timers are made.
         """
         self.scheduler.end_all()
+        self.threads.close()
         self.vm.entry("exit")()
         self._run_all(self._worker_exits, EXIT_WORKER)
 

@@ -55,6 +55,7 @@ PRELUDE: Final = (
     "shlist",
     "modules",
     "process",
+    "workerthread",
     "cjson",
     "symbols",
     "boot",

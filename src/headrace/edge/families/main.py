@@ -108,6 +108,8 @@ class MainFamily(BaseFamily):
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
         """See registry.Family."""
         if directive.name in MEANINGLESS:
+            if directive.name == "thread_pool":  # its name is what scripts ask for
+                scope.settings.setdefault("thread_pools", []).append(directive.args[0])
             self._notice(scope, directive)
             return None
         if directive.name not in ("env", "load_module", "debug_connection", "events"):
