@@ -190,3 +190,20 @@ async def test_an_outputs_own_defaults_of_the_buffer():
     assert (section.flush_interval, section.retry_max_times, section.chunk_keys) == (5.0, 7, ["tag"])
     kit = Kit("<match **>\n@type own\n<buffer []>\n</buffer>\n</match>", plugins=[Own])
     assert kit.of(Own).runner.section.chunk_keys == []
+
+
+@pytest.mark.parametrize("mode", ["immediate", "lazy", "interval", "default"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "@type exec_filter\ntag b\ncommand cat\n<format>\n@type json\n</format>\n<parse>\n@type json\n</parse>",
+        "@type buffer\n@label @L",
+    ],
+)
+def test_the_flush_interval_of_an_output_gives_way_to_flush_mode(tmp_path, mode, lines):
+    keys, timekey = ("tag,time", "timekey 1h") if mode == "lazy" else ("", "")
+    buffer = f"<buffer {keys}>\npath {tmp_path}/b\nflush_mode {mode}\n{timekey}\n</buffer>"
+    if "exec_filter" in lines:
+        buffer = buffer.replace(f"path {tmp_path}/b\n", "")
+    kit = Kit(f"<match a>\n{lines}\n{buffer}\n</match>\n<label @L>\n<match **>\n@type null\n</match>\n</label>")
+    assert not kit.errors, kit.errors

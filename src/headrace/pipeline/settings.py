@@ -201,6 +201,8 @@ def with_defaults(directive: Directive, defaults: Mapping[str, str], keys: Itera
     keys: the chunk keys when the section has no argument.
     """
     given = {child.name for child in directive.block or ()}
+    if any(str(literal_of(child)) not in {"interval", "default"} for child in directive.children("flush_mode")):
+        given.add("flush_interval")  # it would be an error, and nobody wrote it
     added = tuple(
         Directive(name, (value,), directive.file, directive.line, values=(value,))
         for name, value in defaults.items()
