@@ -113,6 +113,21 @@ class TlsStream(Stream):
         """The application protocol agreed on."""
         return self._engine.session.selected_alpn_protocol()
 
+    @property
+    def asked_name(self) -> str | None:
+        """Servers: the name that the client asked for (SNI), where the context's sni_callback has kept it."""
+        return getattr(self._engine.session, "asked_name", None)
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session in hexadecimal digits."""
+        session = self._engine.session.session
+        return session.id.hex() if session is not None else None
+
+    def peer_der(self) -> bytes | None:
+        """The verified certificate of the peer in DER, None without one."""
+        return self._engine.session.getpeercert(binary_form=True)
+
     def peer_certificate(self) -> dict[str, Any] | None:
         """The verified certificate of the peer, as ssl.SSLObject.getpeercert gives it."""
         return self._engine.session.getpeercert()

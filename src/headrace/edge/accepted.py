@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class Accepted:
-    """A fresh connection. header: what its PROXY protocol header said. begun: bytes that came right behind it."""
+    """A fresh connection. header: what its PROXY protocol header said. begun: bytes that came right behind it.
+
+    stream: without TLS, once `open` was called.
+    """
 
     def __init__(self, sock: socket.socket, peer: Address, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.peer = peer
         self.header: proxy_protocol.ProxyHeader | None = None
         self.begun = b""
+        self.stream: Stream | None = None
         self._sock = sock
         self._loop = loop
         self._clock = clock
@@ -47,7 +51,7 @@ class Accepted:
 
     async def open(self, timeout: float, *, proxied: bool) -> Stream:  # noqa: ASYNC109 - on the wheel
         """The stream behind a PROXY protocol header, if one is to come. Raises as `begin`."""
-        stream = Stream(self._sock, self._loop, self._clock, peer=self.peer)
+        stream = self.stream = Stream(self._sock, self._loop, self._clock, peer=self.peer)
         try:
             if proxied:
                 await self._read_header(stream, timeout)

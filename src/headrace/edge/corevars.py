@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.edge import names
 from headrace.edge.connection import client_port, client_text, is_tls, local_port, local_text, tls_of
 from headrace.edge.times import iso8601, local_time
+from headrace.edge.tlsvars import tls_variables
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
@@ -201,6 +202,7 @@ CORE: Final[dict[str, Getter]] = {
     "proxy_protocol_server_addr": lambda r: _proxied(r, "destination"),
     "proxy_protocol_server_port": lambda r: _proxied(r, "destination_port"),
     "http2": _http2,
+    **tls_variables(lambda r: tls_of(r.exchange.conn)),
     "status": _status,
     "bytes_sent": lambda r: b"%d" % r.exchange.bytes_sent,
     "body_bytes_sent": _body_bytes_sent,

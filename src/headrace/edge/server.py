@@ -131,6 +131,7 @@ class Port:
         return config
 
     def _named(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        connection.asked_name = name  # type: ignore[attr-defined]  # for TlsStream.asked_name
         if name:
             server, _ = self.hosts.choose(name.encode())
             if server is not self.hosts.default and server.tls is not None:

@@ -159,9 +159,9 @@ _NAMES: Final = {
         ignore_recycled_buffers last_modified min_file_chunk silent_errors types value_length
     """,
     "ssl_": """
-        alpn buffer_size certificate_cache conf_command crl dhparam early_data ecdh_curve handshake_timeout
-        object_cache_inheritable ocsp ocsp_cache ocsp_responder preread reject_handshake session_ticket_key stapling
-        stapling_file stapling_responder stapling_verify trusted_certificate verify_depth
+        alpn buffer_size certificate_cache conf_command crl dhparam early_data ecdh_curve
+        object_cache_inheritable ocsp ocsp_cache ocsp_responder reject_handshake session_ticket_key stapling
+        stapling_file stapling_responder stapling_verify verify_depth
     """,
     "sub_": """
         filter filter_last_modified filter_once filter_types

@@ -42,7 +42,6 @@ class Variables:
         self._getters: dict[str, Getter] = dict(self._core)
         self._setters: dict[str, Setter] = dict(setters)
         self._slots: set[str] = set()
-        self._defined: set[str] = set()
         self._wanted: dict[str, Place | None] = {}
         self._cache: dict[bytes, Getter | None] = {}
 
@@ -63,7 +62,6 @@ class Variables:
     def define(self, name: str, getter: Getter) -> None:
         """Define a variable of a family: it is there from now on, and cannot be changed."""
         self._getters.setdefault(name, getter)
-        self._defined.add(name)
 
     def getter(self, name: str, place: Place | None = None) -> Getter:
         """The getter of a name; unknown ones are taken for variables that a later directive declares."""
@@ -109,9 +107,7 @@ class Variables:
     def _lookup(self, name: str) -> Getter | None:
         if name in self._slots:
             fallback = self._getters.get(name)
-            if fallback is None:
-                return self._slot(name)
-            return _set_over(name, fallback) if name in self._defined else fallback
+            return self._slot(name) if fallback is None else fallback
         found = self._getters.get(name)
         if found is not None:
             return found
@@ -128,17 +124,6 @@ class Variables:
             return request.get_slot(key)
 
         return get
-
-
-def _set_over(name: str, getter: Getter) -> Getter:
-    """A variable of a family (map) that `set` changes too."""
-    key = name.encode("latin-1")
-
-    def get(request: Request) -> bytes | None:
-        value = request.get_slot(key)
-        return getter(request) if value is None else value
-
-    return get
 
 
 def _set_variable(name: bytes) -> Getter:

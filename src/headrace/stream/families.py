@@ -27,6 +27,7 @@ from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.maps import MapFamily, variable_name
 from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_settings
 from headrace.edge.families.realip import RealipFamily
+from headrace.edge.families.resolver import TIMEOUT, ResolverFamily
 from headrace.edge.families.tls import TlsFamily, tls_config
 from headrace.edge.families.upstream import UpstreamFamily
 from headrace.edge.listen import parse_listen
@@ -126,13 +127,18 @@ class _Logs(_Borrowed, LogFamily):
         super().compose_server(scope, server)
 
 
+class _Resolver(_Borrowed, ResolverFamily):
+    specs = moved(ResolverFamily.specs)
+
+
 class _Tls(_Borrowed, TlsFamily):
     specs = moved(TlsFamily.specs)
 
 
 def stream_families() -> list[Family]:
     """Fresh instances of all families of the block, the block's own first."""
-    borrowed: tuple[Any, ...] = (_Realip(), _Limits(), _Access(), _Maps(), _Geo(), _Upstreams(), _Logs(), _Tls())
+    kinds = (_Realip, _Limits, _Access, _Maps, _Geo, _Upstreams, _Logs, _Tls, _Resolver)
+    borrowed: tuple[Any, ...] = tuple(kind() for kind in kinds)
     return [StreamFamily(borrowed), *borrowed]
 
 
@@ -304,6 +310,7 @@ class StreamFamily(BaseFamily):
         made.next_timeout = get("proxy_next_upstream_timeout", 0.0)
         made.next_tries = get("proxy_next_upstream_tries", 0)
         made.bind = get("proxy_bind")
+        made.resolver, made.resolver_timeout = get("resolver"), get("resolver_timeout", TIMEOUT)
         if get("proxy_ssl", False):
             made.tls = tls_settings(scope, "proxy")
         directive: Directive | None = scope.own("proxy_pass")

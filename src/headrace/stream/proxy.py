@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import proxy_protocol
 from headrace.core.clock import NEVER, Timed
-from headrace.core.connect import dial
+from headrace.core.connect import Target, dial
 from headrace.core.names import literal
 from headrace.core.tls import TlsStream
 from headrace.edge import log
 from headrace.edge.connection import client_port, client_text, local_address
 from headrace.edge.upstream.address import group_of, parse_url, peer_name
 from headrace.edge.upstream.link import tls_for
+from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.routing import key_of
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock
+    from headrace.core.dns import Resolver
     from headrace.core.stream import Stream
-    from headrace.edge.upstream.peers import Group, Peer
     from headrace.edge.upstream.settings import TlsSettings
     from headrace.edge.values import Value
     from headrace.stream.session import Session
@@ -54,6 +55,8 @@ class ProxySettings:
     next_tries: int = 0
     bind: Value | None = None
     tls: TlsSettings | None = None
+    resolver: Resolver | None = None
+    resolver_timeout: float = 30.0
 
 
 class Try:
@@ -74,10 +77,13 @@ class Try:
 async def proxy(session: Session, settings: ProxySettings) -> int:
     """Hand the session on; returns its status."""
     try:
-        group, host = _route(session, settings)
+        group, host = await _route(session, settings)
     except ConfError as error:
         session.log_error(log.ERR, to_bytes(error.message))
         return _INTERNAL_ERROR
+    except ConnectionFailed as error:
+        session.log_error(log.ERR, to_bytes(error.message))
+        return _BAD_GATEWAY
     chooser = group.chooser(session)  # type: ignore[arg-type]
     clock = session.clock
     begin = clock.now()
@@ -132,7 +138,7 @@ def _told(error: ConnectionFailed, peer: Peer) -> bytes:
     return to_bytes(f"{text} while connecting to upstream")
 
 
-def _route(session: Session, settings: ProxySettings) -> tuple[Group, bytes]:
+async def _route(session: Session, settings: ProxySettings) -> tuple[Group, bytes]:
     """The group, and the host that a certificate is to name. Raises ConfError."""
     if settings.group is not None:
         return settings.group, settings.group.name
@@ -148,7 +154,11 @@ def _route(session: Session, settings: ProxySettings) -> tuple[Group, bytes]:
     if url.unix is None and not url.port:
         raise ConfError(f'no port in upstream "{text}"')
     if url.unix is None and literal(url.host, url.port) is None:
-        raise ConfError(f"no resolver defined to resolve {url.host}")
+        if settings.resolver is None:
+            raise ConfError(f"no resolver defined to resolve {url.host}")
+        found_at = await settings.resolver.resolve(url.host, settings.resolver_timeout)
+        peers = [Peer(peer_name((one, url.port)), Target(one, url.port), server=url.shown) for one in found_at]
+        return Group(url.shown, peers), to_bytes(url.host)
     return group_of(url, "upstream"), to_bytes(url.host)
 
 

@@ -14,6 +14,7 @@ from headrace.stream.session import Session
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Callable, Mapping
 
     from headrace.core.clock import Clock
@@ -65,6 +66,10 @@ class StreamServer:
         return b"/"
 
 
+def _keep_name(connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+    connection.asked_name = name  # type: ignore[attr-defined]  # for TlsStream.asked_name
+
+
 class StreamPort:
     """One listening socket of the block. local: the servers of single addresses, where it is a wildcard."""
 
@@ -77,7 +82,10 @@ class StreamPort:
         """What TLS connections use."""
         if not self.spec.tls or self.server.tls is None:
             return None
-        return replace(self.server.tls, server_hostname=f"stream {self.spec.text}")
+        # A server does not use server_hostname: it makes the context, and with it the callback, this port's own.
+        config = replace(self.server.tls, server_hostname=f"stream {self.spec.text}")
+        config.context().sni_callback = _keep_name
+        return config
 
 
 class StreamService:

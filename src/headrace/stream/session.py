@@ -115,6 +115,9 @@ class Session:
         except ConnectionFailed as error:
             where = f"{error.message}, client: {accepted.client}, server: {self.info.spec.text}"
             self.server.error_log.line(log.ERR, b"*%d " % self.serial + where.encode(errors="replace"))
+            assert accepted.stream is not None
+            self.stream, self.status = accepted.stream, BAD_REQUEST
+            self._log()
             return
         self.proxied, self.begun = accepted.header, accepted.begun
         try:
@@ -150,7 +153,9 @@ class Session:
         if server.ssl_preread:
             await self._preread()
         for name, value in server.sets:
-            self.set_slot(name, self.value(value))
+            data = self.value(value)
+            self.set_slot(name, data)
+            self.set_slot(b"map " + name, data)  # what a map of this name has found, and finds no more
         if server.answer is not None:
             data = self.value(server.answer)
             self.stream.write(data)

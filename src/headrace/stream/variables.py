@@ -17,6 +17,7 @@ from headrace.edge import names
 from headrace.edge.connection import client_port, client_text, local_port, local_text
 from headrace.edge.corevars import HOSTNAME
 from headrace.edge.times import iso8601, local_time
+from headrace.edge.tlsvars import tls_variables
 
 Getter = Callable[[Any], bytes | None]
 """The sessions of this room stand where edge's variables have requests."""
@@ -90,7 +91,7 @@ CORE: Final[dict[str, Getter]] = {
     "proxy_protocol_server_port": lambda s: _proxied(s, "destination_port"),
     "ssl_protocol": lambda s: _tls(s, "version"),
     "ssl_cipher": lambda s: _tls(s, "cipher"),
-    "ssl_alpn_protocol": lambda s: _tls(s, "alpn"),
+    **tls_variables(lambda s: s.stream if isinstance(s.stream, TlsStream) else None),
     "ssl_session_reused": _reused,
     "ssl_preread_server_name": _hello("server_name"),
     "ssl_preread_protocol": _hello("protocol"),

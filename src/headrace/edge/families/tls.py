@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 HS: Final = ("http", "server")
 PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_FILES: Final = (
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_client_certificate",
+    "ssl_trusted_certificate",
+    "ssl_password_file",
+)
 _VERIFY: Final = {"off": "none", "on": "peer", "optional": "optional"}
 
 
@@ -31,6 +38,7 @@ class TlsFamily(BaseFamily):
         spec("ssl_ciphers", HS, 1),
         flag("ssl_prefer_server_ciphers", HS),
         spec("ssl_client_certificate", HS, 1),
+        spec("ssl_trusted_certificate", HS, 1),
         spec("ssl_verify_client", HS, 1),
         spec("ssl_password_file", HS, 1),
         spec("ssl_session_cache", HS, 1, 2),
@@ -42,7 +50,7 @@ class TlsFamily(BaseFamily):
         """See registry.Family."""
         name, args = directive.name, directive.args
         value: object = args[0]
-        if name in ("ssl_certificate", "ssl_certificate_key", "ssl_client_certificate", "ssl_password_file"):
+        if name in _FILES:
             if "$" in args[0] or args[0].startswith(("data:", "engine:")):
                 raise ConfError(f'"{name}" with a variable or engine is not supported by headrace', directive.place)
             path = args[0] if args[0].startswith("/") else f"{scope.build.conf_dir}/{args[0]}"
@@ -82,6 +90,7 @@ def tls_config(scope: Scope) -> TlsConfig:
         max_version=known[-1],
         ciphers=get("ssl_ciphers", "HIGH:!aNULL:!MD5"),
         ca_path=get("ssl_client_certificate"),
+        more_ca=() if get("ssl_trusted_certificate") is None else (get("ssl_trusted_certificate"),),
         cert=cert,
         key=key,
         verify_mode=get("ssl_verify_client", "none"),
