@@ -573,12 +573,13 @@ async def test_conditions_meet_the_dates_that_handlers_set(gateway):
         ("If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT", 304, ""),
         ('If-None-Match: "x"', 304, ""),
         ('If-None-Match: "y"', 200, "hello\n"),
-        ("If-Unmodified-Since: Sat, 09 Sep 2000 01:46:40 GMT", 412, ""),
-        ('If-Match: "y"', 412, ""),
+        ("If-Unmodified-Since: Sat, 09 Sep 2000 01:46:40 GMT", 412, "page"),
+        ('If-Match: "y"', 412, "page"),
         ('If-Match: "x"', 200, "hello\n"),
     ):
         answer = await gateway.get("/a", field)
-        assert (answer.status, answer.text) == (status, text), field
+        shown = "page" if answer.text.startswith("<html>") else answer.text
+        assert (answer.status, shown) == (status, text), field
 
 
 async def test_variables_of_the_request_follow_its_headers(gateway):

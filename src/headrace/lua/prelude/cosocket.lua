@@ -135,12 +135,12 @@ end
 
 --- Send a string, number, boolean, nil or nested table of them; returns the number of bytes sent.
 function methods.send(sock, ...)
-    if type(sock) ~= "table" then
-        return S.bad_self(sock, "send")
-    end
     local data = ...
     if select("#", ...) ~= 1 then
         return S.raise("expecting 2 arguments (including the object), but got " .. select("#", ...) + 1)
+    end
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "send")
     end
     if not sock.fd or sock.wclosed then
         return on_closed(sock, "send")
