@@ -207,3 +207,17 @@ def test_the_flush_interval_of_an_output_gives_way_to_flush_mode(tmp_path, mode,
         buffer = buffer.replace(f"path {tmp_path}/b\n", "")
     kit = Kit(f"<match a>\n{lines}\n{buffer}\n</match>\n<label @L>\n<match **>\n@type null\n</match>\n</label>")
     assert not kit.errors, kit.errors
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("<buffer>\n</buffer>", "in a <match> section"),
+        ("<storage>\n</storage>", "section of a plugin"),
+        ("<match **>\n@type null\n<buffer>\nretry_limit 5\n</buffer>\n</match>", "write retry_max_times"),
+        ("<match **>\n@type null\n<buffer>\nnum_threads 5\n</buffer>\n</match>", "write flush_thread_count"),
+    ],
+)
+def test_hints_of_what_stands_elsewhere_or_had_another_name(text, hint):
+    kit = Kit(text + "\n<match **>\n@type null\n</match>")
+    assert [hint in error for error in kit.errors] == [True], kit.errors

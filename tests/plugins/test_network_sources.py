@@ -393,3 +393,11 @@ def test_an_old_configuration_still_works():
 def test_what_is_refused(text, message):
     errors, _ = problems_of("input", f"<source>\n{text}\n</source>")
     assert any(message in error for error in errors), errors
+
+
+def test_a_certificate_that_is_made_at_start_needs_nothing_more():
+    errors, warnings = problems_of(
+        "input", f"<source>\n{SYSLOG}<transport tls>\ninsecure true\n</transport>\n</source>"
+    )
+    assert not errors
+    assert any("signed by itself" in warning for warning in warnings)

@@ -32,6 +32,17 @@ _ANY_TAG: Final = "\0"
 """A tag that only patterns for all tags take."""
 _IN_WORKER: Final = ("source", "match", "filter", "label")
 _IN_LABEL: Final = ("match", "filter")
+_PLACES: Final = {
+    "buffer": "it stands in a <match> section",
+    "secondary": "it stands in a <match> section",
+    "store": "it stands in a <match> section of the type copy or roundrobin",
+    "server": "it stands in a <match> section of the type forward",
+    "format": "it stands in a <match> section, or in a <filter> of the type stdout",
+    "parse": "it stands in a <source> section, or in a <filter> of the type parser",
+    "record": "it stands in a <filter> section of the type record_transformer",
+    "storage": "it stands in a section of a plugin",
+    "transport": "it stands in a <source> section",
+}
 _TOP: Final = (*_IN_WORKER, "system", "worker")
 
 
@@ -104,7 +115,7 @@ def _parts(tree: Sequence[Directive], settings: Settings, problems: Problems) ->
         elif directive.name in _IN_WORKER:
             yield directive, False
         elif directive.name not in _TOP:
-            hint = near_miss(directive.name, _TOP)
+            hint = _PLACES.get(directive.name) or near_miss(directive.name, _TOP)
             problems.unknown(f"unknown section <{directive.name}>", directive.place, hint=hint)
 
 

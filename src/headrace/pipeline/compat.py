@@ -173,8 +173,11 @@ def converted(cls: type[Plugin], directive: Directive, lookup: Lookup, problems:
     return replace(directive, block=block + tuple(section.directive(directive) for section in made))
 
 
-def hint_for(name: str) -> str:
-    """Where an old parameter that nothing took belongs; "" for any other."""
+def hint_for(name: str, within: str = "") -> str:
+    """Where an old parameter that nothing took belongs; "" for any other. within: the section that it stands in."""
+    if within:
+        now = _TABLES[within].get(name)
+        return f"write {now}" if now not in {None, name} else ""
     for section, table in _TABLES.items():
         if (now := table.get(name)) is not None:
             return f"write it in <{section}>" + (f", as {now}" if now != name else "")

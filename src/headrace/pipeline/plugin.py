@@ -110,6 +110,8 @@ class Plugin(Configurable):
     @classmethod
     def hint_for(cls, name: str) -> str:
         """Where the parameter of an older version belongs."""
+        if cls.kind == "buffer":
+            return compat_hint(name, "buffer")
         return compat_hint(name) if cls.kind in {"input", "output", "filter"} else ""
 
     def provision(self, context: Context) -> None:

@@ -9,6 +9,7 @@ import _hashlib
 import socket
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -139,7 +140,8 @@ class Transport(TransportParameters):
         if not 0 < self.generate_cert_expiration <= 1000 * _YEAR:
             message = 'parameter "generate_cert_expiration" must be above 0, and at most 1000 years'
             problems.error(message, self.place_of("generate_cert_expiration"))
-        self._config(None, None).context()  # ciphers, versions and ca_path
+        if _number(self.min_version) <= _number(self.max_version):  # a server's context needs the certificate that is not there yet
+            replace(self._config(None, None), role="client").context()
         if self.ca_cert_path is None:
             hint = "clients cannot know whom they speak to; set cert_path and private_key_path"
             problems.warn("TLS with a certificate that is signed by itself", self.place_of("insecure"), hint=hint)
