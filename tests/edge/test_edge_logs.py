@@ -90,7 +90,7 @@ async def test_compressed_log(serve):
 
 async def test_a_path_with_variables(serve):
     site = await serve(
-        """error_log logs/e.log crit; http { log_format u "$uri"; access_log logs/$arg_to.log u;
+        """error_log logs/e.log crit; http { root /; log_format u "$uri"; access_log logs/$arg_to.log u;
         server { listen 127.0.0.1:80; return 204; } }"""
     )
     for target in ("/1?to=a", "/2?to=b", "/3?to=a", "/4?to=no/folder"):
