@@ -140,7 +140,8 @@ class Transport(TransportParameters):
         if not 0 < self.generate_cert_expiration <= 1000 * _YEAR:
             message = 'parameter "generate_cert_expiration" must be above 0, and at most 1000 years'
             problems.error(message, self.place_of("generate_cert_expiration"))
-        if _number(self.min_version) <= _number(self.max_version):  # a server's context needs the certificate that is not there yet
+        if _number(self.min_version) <= _number(self.max_version):
+            # As a client, for a server's context needs the certificate that is not there yet.
             replace(self._config(None, None), role="client").context()
         if self.ca_cert_path is None:
             hint = "clients cannot know whom they speak to; set cert_path and private_key_path"
