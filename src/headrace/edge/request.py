@@ -296,7 +296,7 @@ class Request:
                 self.output(data)
             self.finish()
             return
-        if self.trailers is not None and self.chunked:
+        if self.trailers is not None and self.may_trail:
             self._finish_trailed(data)
             return
         self.finished = self.started = True
@@ -317,6 +317,11 @@ class Request:
             end(self)
         elif self._id:
             del live[self._id]
+
+    @property
+    def may_trail(self) -> bool:
+        """The framing of the answer has a place for trailers: chunks, or HTTP/2."""
+        return self.chunked or self.exchange.head.version == 20
 
     def _trailers(self) -> list[tuple[bytes, bytes]]:
         assert self.trailers is not None
@@ -393,8 +398,8 @@ class Request:
         self.finished = True
         if self.started:
             self.push()
-            self.exchange.finish(() if self.trailers is None or not self.chunked else self._trailers())
-        elif self.trailers is not None and self.chunked:
+            self.exchange.finish(() if self.trailers is None or not self.may_trail else self._trailers())
+        elif self.trailers is not None and self.may_trail:
             self.finished = False
             self._finish_trailed(b"")
             return

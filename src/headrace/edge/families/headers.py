@@ -111,7 +111,7 @@ def _trailer(added: tuple[Added, ...]) -> Callable[[Request], None]:
     def prepare(request: Request) -> None:
         head = request.exchange.head
         wanted = [item for item in added if item.always or request.status in SAFE]
-        if not wanted or request.parent is not None or request.method == b"HEAD" or head.version != 11:
+        if not wanted or request.parent is not None or request.method == b"HEAD" or head.version < 11:
             return
         if request.status in (204, 304) or not request.location.chunked:
             return
