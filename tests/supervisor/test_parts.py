@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import socket
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -169,3 +171,20 @@ def test_who_may_enter_a_folder(tmp_path):
     assert osproc.may_enter(root, str(inner))
     assert osproc.may_enter(owner, str(inner)) or os.geteuid() == 0
     assert osproc.may_enter(somebody, "/usr/bin")
+
+
+def test_signals_do_nothing_when_the_loop_has_ended():
+    program = """
+import os, signal
+from headrace.supervisor.events import Events
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGUSR2)  # when the interpreter has given the signals back
+
+events = Events([signal.SIGUSR2, signal.SIGTERM])
+os.late = Late()
+events.end()
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

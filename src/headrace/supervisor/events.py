@@ -93,6 +93,11 @@ class Events:
             if timer.call is not None:
                 timer.call()
 
+    def end(self) -> None:
+        """Let signals do nothing from now on: those that come while the interpreter ends would kill the process."""
+        for number in self.numbers:
+            signal.signal(number, signal.SIG_IGN)
+
     def close(self, *, restore: bool = True) -> None:
         """Let go of all descriptors; restore: signals get their default action again (in a fresh child)."""
         signal.set_wakeup_fd(-1)

@@ -125,6 +125,7 @@ class Master:
             self._begin(program, sockets, account)
             while self._stopping is None or self._crew.children:
                 self._events.run_once(self._on_signal)
+            self._events.end()
             self._rpc.close()
             if self._current is not None:
                 self._close(self._current.open)
