@@ -137,7 +137,8 @@ def test_version(headrace):
     assert re.search(r"^built with OpenSSL \d+\.\d+\.\d+", long.stderr, re.MULTILINE)
     assert re.search(r"^configure arguments: .*--with-http_ssl_module", long.stderr, re.MULTILINE)
     assert "--without-http_perl" not in long.stderr
-    assert "--with-stream" not in long.stderr
+    assert re.search(r"^configure arguments: .* --with-stream ", long.stderr, re.MULTILINE)
+    assert "--with-mail" not in long.stderr
 
 
 def test_help(headrace):

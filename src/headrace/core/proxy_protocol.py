@@ -49,7 +49,7 @@ class ProxyHeader:
         """The value of a TLV by nginx's name for it (`alpn`, `0x01`, `ssl_cn`, `ssl_verify`); None without it."""
         if name == b"ssl_verify":
             inner = find_tlv(self.tlvs, 0x20)
-            return b"%d" % struct.unpack_from("!I", inner, 1) if inner and len(inner) >= _SSL_FIXED else None
+            return b"%d" % int.from_bytes(inner[1:5], "big") if inner and len(inner) >= _SSL_FIXED else None
         number = _number(name, TLV_NAMES)
         if number is not None:
             return find_tlv(self.tlvs, number)

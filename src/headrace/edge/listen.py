@@ -14,11 +14,17 @@ from headrace.edge.families.common import invalid_parameter, parse_size, parse_t
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.conf.tree import Directive
 
 Address = tuple[str, int] | str
 DEFAULT_BACKLOG: Final = 511
-_PROTOCOLS: Final = {"ssl": "tls", "proxy_protocol": "proxy_protocol", "http2": "http2"}
+_PROTOCOLS: Final[dict[str, Callable[[ListenSpec], ListenSpec]]] = {
+    "ssl": lambda base: replace(base, tls=True),
+    "proxy_protocol": lambda base: replace(base, proxy_protocol=True),
+    "http2": lambda base: replace(base, http2=True),
+}
 _NOT_BUILT: Final = frozenset({"quic", "spdy", "setfib", "accept_filter"})
 
 
@@ -69,7 +75,7 @@ def _option(directive: Directive, base: ListenSpec, word: str) -> ListenSpec:
     if word in ("default_server", "default"):
         return replace(base, default_server=True)
     if word in _PROTOCOLS:
-        return replace(base, **{_PROTOCOLS[word]: True})
+        return _PROTOCOLS[word](base)
     if word == "bind":
         return replace(base, explicit=True)
     if word == "reuseport":
