@@ -46,7 +46,9 @@ async def test_a_node_that_closes_in_the_handshake_may_want_tls():
 
     server = await asyncio.start_server(close, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    text = f"<security>\nself_hostname me\nshared_key k\n</security>\n<server>\nhost 127.0.0.1\nport {port}\n</server>\n"
+    text = (
+        f"<security>\nself_hostname me\nshared_key k\n</security>\n<server>\nhost 127.0.0.1\nport {port}\n</server>\n"
+    )
     async with server, rig.output("heartbeat_type none\n" + text) as (running, emit):
         await emit("t", one(1))
         await until(lambda: "handshake (does it want TLS?)" in running.log.getvalue())

@@ -189,9 +189,7 @@ class Origin:
             idle = reply.close_after
 
 
-async def _read_request(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
-) -> Received | None:
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int) -> Received | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
