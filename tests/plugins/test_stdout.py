@@ -68,6 +68,18 @@ def test_a_parameter_that_neither_formatter_has_is_unknown():
     assert 'unknown parameter "feilds"' in kit.errors[0]
 
 
+@pytest.mark.parametrize("buffer", ["", "<buffer>\nflush_interval 1s\n</buffer>\n"])
+async def test_use_logger_false_prints_to_standard_output_wherever_the_log_is(printed, tmp_path, buffer):
+    fd, read = printed
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        for line, console in (("", False), ("use_logger true\n", False), ("use_logger false\n", True)):
+            kit = await start(f"<match **>\n@type stdout\n{line}{buffer}</match>", log.fileno(), console_fd=fd)
+            await kit.emit("t", {"a": 1})
+            await kit.stop()
+            assert read().endswith(b't: {"a":1}\n') is console, line
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 2
+
+
 async def test_buffered(printed):
     fd, read = printed
     kit = await start("<match **>\n@type stdout\n<buffer>\nflush_interval 1s\n</buffer>\n</match>", fd)

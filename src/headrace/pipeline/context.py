@@ -53,9 +53,10 @@ class Settings:
     """What the process tells a pipeline; <system> may change it.
 
     root_dir: where plugins with an `@id` keep their data. dir_mode, file_mode: permissions of what is made.
-    stdout_fd: where plugins print; the log's descriptor when the process has a log file. size_metrics: bytes are
-    counted too where monitor_agent counts events. emit_error_log_interval: seconds between two lines about events that
-    an output refused; None: as the desk has it.
+    stdout_fd: where plugins print; the log's descriptor when the process has a log file. console_fd: standard output,
+    whether there is a log file or not. size_metrics: bytes are counted too where monitor_agent counts
+    events. emit_error_log_interval: seconds between two lines about events that an output refused; None: as the desk
+    has it.
     """
 
     worker_id: int = 0
@@ -65,6 +66,7 @@ class Settings:
     dir_mode: int = 0o755
     file_mode: int = 0o644
     stdout_fd: int = 1
+    console_fd: int = 1
     log_level: str = "info"
     facts: dict[str, Any] = field(default_factory=dict)
     """What monitor_agent tells of the process: config_path, pid_file, plugin_dirs, log_path."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.conf.params import raw_section, section
+from headrace.conf.params import boolean, raw_section, section
 from headrace.pipeline.plugin import Output
 from headrace.plugins.inject import Inject
 from headrace.plugins.stdout import write_lines
@@ -27,6 +27,9 @@ class StdoutOutput(Output):
     default_chunk_keys = ("tag",)
     old_style: ClassVar[Mapping[str, str]] = {"inject": "", "format": "stdout"}
 
+    use_logger = boolean(
+        default=True, doc="Where the log is a file, print there; false: to standard output, wherever the log is"
+    )
     format_section = raw_section(name="format", doc="The formatter; stdout by default")
     inject = section(Inject, name="inject", doc="Values to add to each record")
 
@@ -37,6 +40,7 @@ class StdoutOutput(Output):
         else:
             self._formatter = context.make("formatter", self.format_section, default_type="stdout")
         self._inject = self.inject.injector(context, self)
+        self._fd = context.settings.stdout_fd if self.use_logger else context.settings.console_fd
 
     def process(self, tag: str, batch: Batch) -> None:
         """Print a batch; a record that cannot be formatted goes to @ERROR alone."""
@@ -46,7 +50,7 @@ class StdoutOutput(Output):
                 lines.append(self.format(tag, time, record))
             except Exception as error:  # noqa: BLE001 - whatever a record provokes is that record's matter
                 self.router.emit_error_event(tag, time, record, error)
-        write_lines(self.context.settings.stdout_fd, b"".join(lines))
+        write_lines(self._fd, b"".join(lines))
 
     def format(self, tag: str, time: int, record: Record) -> bytes:
         """One record as a line."""
@@ -57,4 +61,4 @@ class StdoutOutput(Output):
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Print a chunk."""
-        write_lines(self.context.settings.stdout_fd, chunk.read())
+        write_lines(self._fd, chunk.read())
