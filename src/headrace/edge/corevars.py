@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge import names
 from headrace.edge.connection import client_port, client_text, is_tls, local_port, local_text, tls_of
+from headrace.edge.pace import bytes_of, pace
 from headrace.edge.times import iso8601, local_time
 from headrace.edge.tlsvars import tls_variables
 
@@ -171,6 +172,7 @@ CORE: Final[dict[str, Getter]] = {
     "request_uri": lambda r: r.exchange.head.target if r.uri else None,
     "request": _request_line,
     "request_method": _method,
+    "limit_rate": lambda r: r.get_slot(b"limit_rate") or b"0",
     "request_length": _request_length,
     "request_time": _request_time,
     "request_id": _request_id,
@@ -317,4 +319,10 @@ def _set_args(request: Request, value: bytes) -> None:
     request.args = value
 
 
-SETTERS: Final[dict[str, Callable[[Request, bytes], None]]] = {"args": _set_args}
+def _set_rate(request: Request, value: bytes) -> None:
+    """`set $limit_rate`: bytes a second for this answer."""
+    pace(request, bytes_of(value))
+    request.set_slot(b"limit_rate", value)
+
+
+SETTERS: Final[dict[str, Callable[[Request, bytes], None]]] = {"args": _set_args, "limit_rate": _set_rate}

@@ -30,6 +30,7 @@ HEADER_ORDER: Final = (
     "ssi",
     "postpone",
     "gzip",
+    "pace",
 )
 BODY_ORDER: Final = ("script",)
 SCRIPT_ORDER: Final = ("script", "more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.edge import phases
+from headrace.edge.pace import Paced
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
 def end(request: Request) -> None:
     """Log now when nothing is unsent, else when the last byte has left or the connection broke."""
+    exchange: object = request.exchange
+    if isinstance(exchange, Paced) and not exchange.idle:
+        exchange.then(lambda: end(request))
+        return
     chain = request.exchange.conn.stream.chain
     if chain.length:
         chain.mark(lambda _error: _log(request))

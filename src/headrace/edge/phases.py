@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log
+from headrace.edge.pace import Paced
 from headrace.errors import ConnectionFailed, HttpError
 
 if TYPE_CHECKING:
@@ -107,6 +108,13 @@ def run(request: Request, steps: Steps) -> Coroutine[Any, Any, None] | None:
 
 
 async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, result: Awaitable[Result]) -> None:
+    await _rest(request, steps, phase, handler, result)
+    exchange: object = request.exchange
+    if isinstance(exchange, Paced):
+        await exchange.gone()
+
+
+async def _rest(request: Request, steps: Steps, phase: str, handler: Handler, result: Awaitable[Result]) -> None:
     try:
         code = await result
     except asyncio.CancelledError:

@@ -30,6 +30,7 @@ from headrace.edge.families.mirror import MirrorFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
+from headrace.edge.families.rate import RateFamily
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.referer import RefererFamily
 from headrace.edge.families.resolver import ResolverFamily
@@ -72,6 +73,7 @@ def builtin() -> list[Family]:
         HeadersFamily(),
         UseridFamily(),
         GzipFamily(),
+        RateFamily(),
         TlsFamily(),
         AdditionFamily(),
         SliceFamily(),
