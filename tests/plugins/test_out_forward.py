@@ -9,7 +9,9 @@ import pytest
 from http_rig import problems_of
 from node_rig import Node, chunk_id, server_text
 
+from headrace.core import connect
 from headrace.pipeline.event import NS, Batch
+from headrace.plugins.out_forward import output
 
 FAST = "heartbeat_interval 0.05\n"
 ACK = "require_ack_response true\n"
@@ -143,6 +145,23 @@ async def test_keepalive_is_one_connection_for_each_lane():
         counters = figures(running, node)
         assert (counters["opened"], counters["reused"], counters["stale"]) == (1, 9, 0)
     await until(lambda: not node.open)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_send_keepalive_packet_sets_so_keepalive_and_nothing_else_does(wanted, monkeypatch):
+    found = []
+
+    async def dial(*args, **options):
+        stream = await connect.dial(*args, **options)
+        found.append(stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        return stream
+
+    monkeypatch.setattr(output, "dial", dial)
+    text = "heartbeat_type none\nkeepalive true\n" + "send_keepalive_packet true\n" * wanted
+    async with Node() as node, rig.output(text + server_text(node)) as (running, emit):
+        await emit("t", one(1))
+        await running.idle()
+        assert found == [wanted]
 
 
 async def test_a_kept_connection_that_the_node_closed_is_noticed_before_it_is_written_to():
@@ -516,6 +535,7 @@ async def test_nodes_of_a_file_come_and_go(tmp_path):
         ("<server>\nhost a\n</server>\ncompress gzip\n<buffer tag>\ncompress zstd\n</buffer>", "must be the same"),
         ("host a", "use a <server> section"),
         ("<service_discovery>\n@type filo\n</service_discovery>", 'did you mean "file"'),
+        ("send_keepalive_packet true\n<server>\nhost a\n</server>", "send_keepalive_packet needs keepalive true"),
     ],
 )
 def test_what_check_finds(text, told):

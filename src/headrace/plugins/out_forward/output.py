@@ -218,6 +218,7 @@ class ForwardOutput(ForwardParameters):
                 tls=node.tls,
                 tls_timeout=min(seconds, self.hard_timeout),
                 names=node.names,
+                keepalive=self.send_keepalive_packet,
             )
         except ConfError as error:  # certificates that cannot be read now: no reason to give chunks up
             raise ConnectionFailed(f"{node.title}: {error}", kind="tls", side=Side.US) from error

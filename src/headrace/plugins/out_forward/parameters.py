@@ -85,6 +85,9 @@ class ForwardParameters(Output):
     time_as_integer = boolean(default=False, doc="Send times as whole seconds, for receivers older than Fluentd 0.14")
     keepalive = boolean(default=False, doc="Keep connections for the next chunk")
     keepalive_timeout = time(default=None, doc="Seconds for which an unused connection is kept; absent: always")
+    send_keepalive_packet = boolean(
+        default=False, doc="Let the system probe silent connections (SO_KEEPALIVE); only with keepalive"
+    )
 
     tls_version = enum(VERSIONS, default="TLSv1_2", doc="The version of TLS, unless a range is set")
     tls_min_version = enum(VERSIONS, default=None, doc="The oldest version of TLS (not in Fluentd)")
@@ -127,6 +130,9 @@ class ForwardParameters(Output):
         if self.keepalive_timeout is not None and not self.keepalive:
             place = self.place_of("keepalive_timeout")
             problems.warn("keepalive_timeout has no effect without keepalive true", place)
+        if self.send_keepalive_packet and not self.keepalive:
+            place = self.place_of("send_keepalive_packet")
+            problems.error("send_keepalive_packet needs keepalive true", place, hint="add keepalive true")
         if not self.security.present:
             for server in self.server:
                 if server.shared_key is not None or server.username:
