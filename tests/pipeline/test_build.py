@@ -45,6 +45,7 @@ class Shared(Ticker):
         ("<match **>\n@type script\n<buffer>\nflush_intervall 1\n</buffer>\n</match>", 'did you mean "flush_interval"'),
         ("<match **>\n@type script\n<buffer>\n@type cloud\n</buffer>\n</match>", 'unknown buffer plugin "cloud"'),
         ("<match **>\n@type script\n<buffer>\nretry_max_times -1\n</buffer>\n</match>", "cannot be negative"),
+        ("<match **>\n@type script\n<buffer>\ndecompression_size_limit 1m\n</buffer>\n</match>", "is not supported"),
         ("<match **>\n@type script\n<buffer>\nflush_thread_count 0\n</buffer>\n</match>", "at least 1"),
         (
             "<match **>\n@type script\n<buffer>\nflush_mode immediate\nflush_interval 1\n</buffer>\n</match>",

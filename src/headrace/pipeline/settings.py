@@ -49,6 +49,9 @@ class BufferSection(Plugin):
         default=None, doc="Queued chunks at which flush_interval stages no more; default: flush_thread_count"
     )
     compress = enum(tuple(NAMES), default="text", doc="Compression of what a chunk holds")
+    decompression_size_limit = size(
+        default=None, doc="Refused: a chunk was compressed here; sources have a limit of this name for what comes"
+    )
     disable_chunk_backup = boolean(default=False, doc="Throw chunks away that cannot be delivered")
 
     flush_at_shutdown = boolean(default=None, doc="Flush everything at the end; default: unless chunks are kept")
@@ -95,6 +98,13 @@ class BufferSection(Plugin):
 
     def validate(self, problems: Problems) -> None:
         """Check the parameters together."""
+        if self.decompression_size_limit is not None:
+            problems.error(
+                'parameter "decompression_size_limit" of a buffer is not supported: chunks are as large as '
+                "chunk_limit_size and chunk_limit_records let them be",
+                self.place_of("decompression_size_limit"),
+                hint="leave it out; the sources forward and http have it for what clients send",
+            )
         try:
             self.keys = ChunkKeys(
                 self.chunk_keys,
