@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.conf import fluent, values
+from headrace.conf import fluent, fluent_ruby, values
 from headrace.conf.params import (
     Configurable,
     Problems,
@@ -26,6 +26,7 @@ from headrace.conf.params import (
     symbol_list,
     time,
 )
+from headrace.errors import ConfError, Place
 
 
 class Buffer(Configurable):
@@ -282,3 +283,38 @@ def test_raise_first() -> None:
     _, problems = configure("")
     with pytest.raises(Exception, match="endpoint"):
         problems.raise_first()
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [("endpoint x\nport nil", '"#{use_nil}"'), ("endpoint x\nopen_timeout nil", "leave it out for its default")],
+)
+def test_nil_that_is_written_as_text_is_told_how_it_is_written(lines: str, hint: str) -> None:
+    (error,) = configure(lines)[1].errors
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("Dir.pwd", "/work"),
+        ("Dir.getwd() + '/x'", "/work/x"),
+        ("File.join(Dir.pwd, 'a/', '/b')", "/work/a/b"),
+        ("File.join(ENV['D'], 'b')", "d//b"),
+        ("File.join('', 'a', '')", "/a/"),
+        ("File.join('a', '//b')", "a//b"),
+        ("File.join('/', '/b')", "/b"),
+        ("File.join()", ""),
+    ],
+)
+def test_paths_of_embedded_ruby(code: str, value: str) -> None:
+    around = fluent_ruby.Surroundings(env={"D": "d//"}, folder=lambda: "/work")
+    assert fluent_ruby.evaluate(code + "}", 0, Place("f.conf", 1), around)[0] == value
+
+
+@pytest.mark.parametrize(
+    "code", ["Dir.glob('*')", "Dir.pwd(1)", "File.read('x')", "File.join(1)", "File.join(nil, 'a')"]
+)
+def test_no_other_ruby_touches_the_disk(code: str) -> None:
+    with pytest.raises(ConfError, match="embedded Ruby is not supported here"):
+        fluent_ruby.evaluate(code + "}", 0, Place("f.conf", 1), fluent_ruby.Surroundings(env={}))

@@ -139,7 +139,10 @@ class Param(_Declared[T]):
             instance.__dict__[self.name] = self.convert(literal)
         except (ValueError, OverflowError) as error:
             shown = "the value is wrong" if self.secret else str(error)
-            problems.error(f'parameter "{directive.name}": {shown}', place)
+            hint = ""
+            if literal == "nil":
+                hint = 'nil is written "#{use_nil}"' if self.nullable else "leave it out for its default"
+            problems.error(f'parameter "{directive.name}": {shown}', place, hint=hint)
 
 
 class Section(_Declared[T]):

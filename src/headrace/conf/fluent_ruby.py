@@ -1,8 +1,8 @@
 """The Ruby inside `"#{...}"` of fluent.conf, as far as people write it in configurations.
 
 Evaluated: ENV[...], ENV.fetch (default or block), ENV.key?, hostname, Socket.gethostname, worker_id,
-use_nil, use_default, string, integer and float literals, nil, true, false, ||, &&, or, and, !, ==, !=,
-+ - * / %, cond ? a : b, raise "text", [index] and the methods of `ruby_values.METHODS`. Everything else is refused
+Dir.pwd, File.join, use_nil, use_default, string, integer and float literals, nil, true, false, ||, &&, or,
+and, !, ==, !=, + - * / %, cond ? a : b, raise "text", [index] and the methods of `ruby_values.METHODS`. Everything else is refused
 with its place: this is a configuration, not a program. As in Ruby, the right side of || and the branch
 not taken are not evaluated, so `ENV['X'] || use_default` works.
 """
@@ -14,7 +14,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.conf.ruby_values import METHODS, Unsupported, call_method, index_of, operation, text_of, to_s, truthy
+from headrace.conf.ruby_values import (
+    METHODS,
+    Unsupported,
+    call_method,
+    file_join,
+    index_of,
+    operation,
+    text_of,
+    to_s,
+    truthy,
+)
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -44,11 +54,12 @@ class UseDefault(Exception):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What embedded Ruby can see. worker_id: "" in the master, as in Fluentd."""
+    """What embedded Ruby can see. worker_id: "" in the master, as in Fluentd. folder: what Dir.pwd is."""
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     hostname: str = field(default_factory=lambda: os.uname().nodename)
     worker_id: str = ""
+    folder: Callable[[], str] = os.getcwd
 
 
 def evaluate(text: str, at: int, place: Place, around: Surroundings) -> tuple[str, int]:
@@ -195,6 +206,13 @@ class _Parser:
         if word == "Socket" and self.take(".") and self.take("gethostname"):
             self.arguments()
             return lambda: around.hostname
+        if word == "Dir" and self.take(".") and (self.take("pwd") or self.take("getwd")):
+            if self.arguments():
+                raise Unsupported
+            return around.folder
+        if word == "File" and self.take(".") and self.take("join"):
+            parts = self.arguments()
+            return lambda: file_join(*(text_of(part()) for part in parts)) if parts else ""
         if word == "raise":
             text = self.expression()
             return lambda: _raise(ConfError(to_s(text()), self.place))

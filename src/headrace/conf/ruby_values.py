@@ -118,6 +118,17 @@ def _split(value: str, by: str | None = None) -> list[str]:
     return parts
 
 
+def file_join(first: str, *others: str) -> str:
+    """Return what File.join makes: one / where two parts meet; one that a part has brought along is kept."""
+    joined = first
+    for part in others:
+        if part.startswith("/"):
+            joined = joined.rstrip("/") + part
+        else:
+            joined += part if joined.endswith("/") else "/" + part
+    return joined
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "to_s": to_s,
     "to_i": _to_i,
