@@ -95,6 +95,7 @@ async def test_large_batches_keep_their_order():
         (fields("x ${system('ls')}", more="enable_ruby true"), "system is not supported"),
         (fields("x ${record.delete('a')}", more="enable_ruby true"), "nothing can be changed"),
         (fields("x ${nope}", more="enable_ruby true"), 'unknown name "nope", at character 1 in test.conf:5'),
+        (fields("x ${nope}", more="enable_ruby true"), 'the field is record["nope"]'),
         (fields("x ${open('x')}", more="enable_python true"), "cannot be called"),
         (fields("x ${record", more="enable_python true"), "has no }"),
         (fields('x "#{use_default}"'), "a field has no default"),

@@ -80,3 +80,10 @@ def test_a_plugin_of_fluentd_that_is_not_built_is_no_typing_error():
         with pytest.raises(ConfError) as caught:
             registry.lookup(kind, name)
         assert caught.value.hint == "Fluentd has it; headrace has not built it yet"
+
+
+@pytest.mark.parametrize("name", ["null", "stdout"])
+def test_the_buffered_outputs_of_old_have_a_hint_that_says_what_to_write(name):
+    with pytest.raises(ConfError, match=f'unknown output plugin "buffered_{name}"') as caught:
+        registry.lookup("output", f"buffered_{name}")
+    assert f"write @type {name} with a <buffer> section" in caught.value.hint

@@ -192,6 +192,8 @@ def near(name: str, known: list[str]) -> str:
 def _hint(kind: str, name: str) -> str:
     if name in unbuilt.NAMES[kind]:
         return unbuilt.HINT
+    if kind == "output" and name in unbuilt.REMOVED:
+        return f"Fluentd has removed it: {unbuilt.REMOVED[name]}"
     elsewhere = [other for other in PREFIXES if other != kind and name in names(other)]
     if elsewhere:
         return f'"{name}" is the name of a plugin of kind {", ".join(elsewhere)}'

@@ -46,4 +46,10 @@ _NAMES: Final[Mapping[str, str]] = {
 NAMES: Final = {kind: frozenset(names.split()) for kind, names in _NAMES.items()}
 """Kind, as in registry.PREFIXES -> the names."""
 
+REMOVED: Final = {
+    "buffered_null": "write @type null with a <buffer> section",
+    "buffered_stdout": "write @type stdout with a <buffer> section",
+}
+"""Outputs that Fluentd had before 1.0 -> what to write in their place."""
+
 HINT: Final = "Fluentd has it; headrace has not built it yet"

@@ -173,7 +173,8 @@ class Emitter:
             return Piece(f"v_{name}")
         found = self.variables.get(name)
         if found is None:
-            raise Refused(f'unknown name "{name}"', node.at, "known are " + ", ".join(sorted(self.variables)))
+            known = ", ".join(sorted(self.variables))
+            raise Refused(f'unknown name "{name}"', node.at, f'the field is record["{name}"]; known are {known}')
         return found
 
     def on_assign(self, node: Node, name: str, value: Node) -> Piece:
