@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -114,6 +115,16 @@ async def test_a_command_that_takes_too_long_is_ended():
         assert kit.got == [{"message": "x"}]
         await kit.until(lambda: source._child is None)
     assert zombies() == []
+
+
+async def test_only_an_end_that_we_did_not_ask_for_is_warned_of(caplog):
+    caplog.set_level(logging.INFO)
+    async with Real(SOURCE.format(lines="command echo x; kill -TERM $$\ntag t\nformat none")) as kit:
+        await kit.until(lambda: "signal SIGTERM" in caplog.text)
+    async with Real(SOURCE.format(lines="command echo x; exec sleep 60\ntag t\nformat none")) as kit:
+        await kit.until(lambda: kit.got)
+    levels = [record.levelname for record in caplog.records if "signal SIGTERM" in record.getMessage()]
+    assert levels == ["WARNING", "INFO"]
 
 
 async def test_everything_a_command_has_started_ends_with_us(tmp_path):

@@ -150,7 +150,9 @@ class ExecInput(Source):
                 break
         status = await child.wait()
         if status:
-            self.log.warning("%s: %s", shown(self.command), ended_how(status))
+            # What we end ourselves when the process stops is no news of the command.
+            level = logging.INFO if self._ending else logging.WARNING
+            self.log.log(level, "%s: %s", shown(self.command), ended_how(status))
 
     def _not_matched(self, message: bytes, why: object) -> None:
         self.unmatched += 1
