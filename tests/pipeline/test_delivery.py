@@ -176,6 +176,27 @@ async def test_retry_forever_never_gives_up():
     await kit.stop()
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "retry_forever true\nretry_wait 0",
+        "retry_forever true\nretry_max_interval 0",
+        "retry_forever true\nretry_wait 0\nretry_type periodic",
+        "retry_wait 0",
+    ],
+)
+async def test_without_waits_a_destination_is_not_tried_as_fast_as_the_processor_can(lines):
+    kit = await Kit(conf(lines)).start()
+    kit.script.then = TransientError("down")
+    await many(kit, 1)
+    await kit.clock.elapse(11)
+    assert 150 <= len(kit.script.tries) <= 201
+    kit.script.then = None
+    await kit.clock.elapse(1)
+    assert kit.script.got == [{"n": 0}]
+    await kit.stop()
+
+
 async def test_retry_timeout_makes_the_last_try_at_the_limit(tmp_path):
     kit = await Kit(conf("retry_timeout 10s"), settings=Settings(root_dir=str(tmp_path))).start()
     kit.script.then = TransientError("down")

@@ -33,6 +33,8 @@ OPEN: Final = 0
 
 _RANDOM_WIDTH: Final = 0.125
 _LONGEST: Final = 30 * 86400.0
+_SHORTEST: Final = 0.05
+"""Seconds between tries that have no last one: retry_wait 0 must not knock as fast as the processor can."""
 
 
 class RetryPolicy:
@@ -61,7 +63,7 @@ class RetryPolicy:
         seconds = self._plain_wait(retry)
         if self.randomize and retry > 1:
             seconds += seconds * _RANDOM_WIDTH * (2 * random.random() - 1)  # noqa: S311 - spreads load, hides nothing
-        return seconds
+        return max(seconds, _SHORTEST) if self.max_times is None else seconds
 
     def _plain_wait(self, retry: int) -> float:
         if self.periodic:
