@@ -2,9 +2,9 @@
 
 Evaluated: ENV[...], ENV.fetch (default or block), ENV.key?, hostname, Socket.gethostname, worker_id,
 Dir.pwd, File.join, use_nil, use_default, string, integer and float literals, nil, true, false, ||, &&, or,
-and, !, ==, !=, + - * / %, cond ? a : b, raise "text", [index] and the methods of `ruby_values.METHODS`. Everything else is refused
-with its place: this is a configuration, not a program. As in Ruby, the right side of || and the branch
-not taken are not evaluated, so `ENV['X'] || use_default` works.
+and, !, ==, !=, + - * / %, cond ? a : b, raise "text", [index] and the methods of `ruby_values.METHODS`.
+Everything else is refused with its place: this is a configuration, not a program. As in Ruby, the right
+side of || and the branch not taken are not evaluated, so `ENV['X'] || use_default` works.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headrace.errors import Place
 
 HINT = (
-    "supported are ENV['X'], ENV.fetch, hostname, worker_id, use_nil, use_default, literals, ||, + and ?:; "
-    "for anything else set an environment variable"
+    "supported are ENV['X'], ENV.fetch, hostname, worker_id, Dir.pwd, File.join, use_nil, use_default, "
+    "literals, ||, + and ?:; for anything else set an environment variable"
 )
 _DEPTH_MAX = 40
 _SPACE = re.compile(r"[ \t\r\n]*")
