@@ -1,4 +1,4 @@
-"""Forward: packed batches of 1,000 to null, on to forward, to file through a file buffer, and transformed.
+"""Forward: packed batches of 1,000 to null, on to forward, to file, and transformed, beside the peers.
 
 All pinned: the program under test on one core, the load (and the sink) on the other. Each batch is
 acknowledged; what counts is acknowledged events a second, and CPU of the program an event.
@@ -14,7 +14,7 @@ import subprocess
 import time
 from typing import Any
 
-from common import BIN, Program, children, fluentd_command, free_port, ratios, spread, wait_for
+from common import BIN, PIPELINES, Program, against, children, free_port, pipeline_command, spread, wait_for
 
 HERE = pathlib.Path(__file__).parent
 SOURCE = """
@@ -78,6 +78,53 @@ JOBS = {
 }
 
 
+FLUENT_BIT = """
+[SERVICE]
+  flush 1
+  log_level error
+  storage.path {folder}/{name}-storage
+[INPUT]
+  name forward
+  listen 127.0.0.1
+  port {port}
+  buffer_chunk_size 1M
+  buffer_max_size 16M
+"""
+FLUENT_BIT_JOBS = {
+    "null": """
+[OUTPUT]
+  name null
+  match *
+""",
+    "forward": """
+[OUTPUT]
+  name forward
+  match *
+  host 127.0.0.1
+  port {sink}
+""",
+    "file": """
+  storage.type filesystem
+[OUTPUT]
+  name file
+  match *
+  path {folder}
+  file {name}-out
+""",
+    "transformer": """
+[FILTER]
+  name record_modifier
+  match *
+  record hostname ${{HOSTNAME}}
+  record tag bench.forward
+  record where web-1.example/u-1029
+[OUTPUT]
+  name null
+  match *
+""",
+}
+
+
 def load(port: int, **flags: float) -> dict[str, float]:
     """Run the load on the second core."""
     more = [text for name, value in flags.items() for text in (f"--{name}", f"{value:g}")]
@@ -86,17 +133,13 @@ def load(port: int, **flags: float) -> dict[str, float]:
     return result
 
 
-def command_of(name: str, conf: pathlib.Path) -> list[str] | None:
-    """The command of ours or of the peer."""
-    return fluentd_command(conf) if name == "fluentd" else [str(BIN / "headrace-fluentd"), "-c", str(conf)]
-
-
 def one(folder: pathlib.Path, job: str, name: str, seconds: float, system: str = "") -> dict[str, float] | None:
     """One program, one job: events a second, CPU microseconds an event, resident megabytes after it."""
     port, sink = free_port(), free_port()
     conf = folder / f"{job}-{name}.conf"
-    conf.write_text((system + SOURCE + JOBS[job]).format(port=port, sink=sink, folder=folder, name=name))
-    command = command_of(name, conf)
+    text = FLUENT_BIT + FLUENT_BIT_JOBS[job] if name == "fluent_bit" else system + SOURCE + JOBS[job]
+    conf.write_text(text.format(port=port, sink=sink, folder=folder, name=name))
+    command = pipeline_command(name, conf)
     if command is None:
         return None
     drain = Program([str(BIN / "python"), str(HERE / "drain.py"), str(sink)], core=1, log=folder / "drain.log")
@@ -146,12 +189,12 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
     rows: dict[str, dict[str, list[dict[str, float]]]] = {}
     for _ in range(rounds):
         for job in JOBS:
-            for name in ("headrace", "fluentd"):
+            for name in PIPELINES:
                 result = one(folder, job, name, seconds)
                 if result is not None:
                     rows.setdefault(job, {}).setdefault(name, []).append(result)
     workers = [one(folder, "transformer", "headrace", seconds, f"<system>\n  workers {n}\n</system>\n") for n in (1, 2)]
-    acks = ack_latency(folder, seconds)
+    acks = {sink: ack_latency(folder, seconds, sink) for sink in ("null", "file")}
     result = {
         job: {
             name: {key: spread([one[key] for one in runs]) for key in ("rate", "cpu_us", "resident_mb")}
@@ -166,22 +209,27 @@ def run(folder: pathlib.Path, *, quick: bool) -> dict[str, Any]:
     }
     if workers[0] and workers[1]:
         full["two_workers_over_one"] = workers[1]["rate"] / workers[0]["rate"]
-    if all("fluentd" in programs for programs in rows.values()):
-        full["times_fluentd"] = {
-            job: ratios([r["rate"] for r in programs["headrace"]], [r["rate"] for r in programs["fluentd"]])
-            for job, programs in rows.items()
-        }
+    rates = {job: {name: [r["rate"] for r in runs] for name, runs in row.items()} for job, row in rows.items()}
+    for peer in ("fluentd", "fluent_bit"):
+        if found := against(rates, peer):
+            full[f"times_{peer}"] = found
     return full
 
 
-def ack_latency(folder: pathlib.Path, seconds: float) -> dict[str, float]:
-    """Milliseconds to an acknowledgement that waits for an fsync, 50,000 events a second in batches of 100."""
+def ack_latency(folder: pathlib.Path, seconds: float, sink: str) -> dict[str, float]:
+    """Milliseconds to an acknowledgement that waits for an fsync, 50,000 events a second in batches of 100.
+
+    sink: "null" or "file", behind a file buffer.
+    """
     port = free_port()
     conf = folder / "ack.conf"
+    output = JOBS["file"]
+    if sink == "null":
+        output = output.replace("@type file\n  path {folder}/{name}-out\n  append true", "@type null", 1)
     conf.write_text(
-        (SOURCE + JOBS["file"])
+        (SOURCE + output)
         .replace("@type forward", "@type forward\n  ack_mode fsync", 1)
-        .format(port=port, folder=folder, name="ack")
+        .format(port=port, folder=folder, name=f"ack-{sink}")
     )
     with Program([str(BIN / "headrace-fluentd"), "-c", str(conf)], core=0, log=folder / "ack.log") as program:
         wait_for(port, program, 30)
@@ -193,8 +241,11 @@ GOALS = {
     "times_fluentd.forward": -1.0,
     "times_fluentd.file": -3.0,
     "times_fluentd.transformer": -4.0,
-    "synced_ack_at_50000_a_second.p50_ms": 1.0,
-    "synced_ack_at_50000_a_second.p99_ms": 5.0,
+    "times_fluent_bit.forward": -1.0,
+    "times_fluent_bit.file": -1.0,
+    "times_fluent_bit.transformer": -0.7,
+    "synced_ack_at_50000_a_second.null.p50_ms": 1.0,
+    "synced_ack_at_50000_a_second.null.p99_ms": 5.0,
     "system_calls_an_event": 0.02,
     "two_workers_over_one": -1.8,
 }
