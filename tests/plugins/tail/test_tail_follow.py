@@ -710,3 +710,29 @@ async def test_few_idle_files_wake_nobody_often(tmp_path):
     await rig.elapse(10)
     assert rig.stats["looked"] - before <= 11
     await rig.stop()
+
+
+async def test_a_file_that_comes_between_the_look_into_a_folder_and_its_watch(tmp_path, monkeypatch):
+    rig = Rig(tmp_path, "read_from_head true", path="{folder}/*.log")
+    watch_folder = watch.Inotify.watch_folder
+
+    def late(self, path):
+        write(rig.log, "one")  # the folder was looked through already
+        return watch_folder(self, path)
+
+    monkeypatch.setattr(watch.Inotify, "watch_folder", late)
+    await rig.start()
+    await rig.elapse(1.0)
+    assert rig.lines == ["one"]
+    await rig.stop()
+
+
+async def test_the_position_file_is_not_followed(tmp_path):
+    (tmp_path / "pos").mkdir()
+    write(tmp_path / "pos" / "y.pos", "one")
+    rig = Rig(tmp_path, "read_from_head true", path="{folder}/pos/*.pos")
+    await rig.start()
+    write(tmp_path / "pos" / "y.pos", "two")
+    await rig.elapse()
+    assert rig.lines == ["one", "two"]
+    await rig.stop()

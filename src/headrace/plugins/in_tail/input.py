@@ -112,6 +112,7 @@ class TailInput(TailParameters):
                 self.glob_policy,
                 zone(self.path_timezone),
                 self.limit_recently_modified,
+                self.pos_file,
             ),
             self._complain,
         )

@@ -103,7 +103,8 @@ class FileKeeper:
         if self.places.starting:
             self.places.starting = False
             self._recover()
-        self.signals.watch_folders(list(self._planner.folders))
+        if self.signals.watch_folders(list(self._planner.folders)):
+            self._search.soon()  # for what came between the look into a folder and its watch
         finished, self._finished = self._finished, []
         for tail in finished:
             if tail.rotated_at is not None and not tail.closed:

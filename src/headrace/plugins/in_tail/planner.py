@@ -35,13 +35,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of the plugin that a planner needs. recent: seconds, None for no limit."""
+    """The parameters of the plugin that a planner needs. recent: seconds, None for no limit.
+
+    own: the position file, which a pattern may match and which is never followed: reading it would write it.
+    """
 
     paths: Sequence[str]
     excluded: Sequence[str] = ()
     policy: str = "backward_compatible"
     zone: tzinfo | None = None
     recent: float | None = None
+    own: str | None = None
 
 
 class Planner:
@@ -54,6 +58,7 @@ class Planner:
     def __init__(self, settings: Settings, complain: Callable[[str, str], None]) -> None:
         self._settings = settings
         self._complain = complain
+        self._own = None if settings.own is None else os.path.realpath(settings.own)
         self._date: tuple[int, list[str], list[str]] | None = None
         self._exclude: tuple[frozenset[str], list[re.Pattern[str]]] = (frozenset(), [])
         self.folders: dict[str, set[str]] = {}
@@ -109,7 +114,7 @@ class Planner:
         return any(name_pattern(part).fullmatch(name) for part in self.folders.get(folder, ()))
 
     def _look(self, path: str, seconds: int, *, glob: bool) -> Iterator[Target]:
-        if self.excludes(path):
+        if self.excludes(path) or (self._own is not None and os.path.realpath(path) == self._own):
             return
         try:
             info = os.stat(path)

@@ -146,10 +146,11 @@ class Signals:
             tail.polled = True
             self._polled.append(tail)
 
-    def watch_folders(self, folders: list[str]) -> None:
-        """Tell which names come and go in these folders."""
+    def watch_folders(self, folders: list[str]) -> bool:
+        """Tell which names come and go in these folders; True when some are watched from now on only."""
         if self._inotify is None:
-            return
+            return False
+        before = len(self._folders)
         for folder in folders:
             if folder in self._watched_folders or len(self._folders) >= FOLDERS:
                 continue
@@ -159,9 +160,10 @@ class Signals:
                 continue
             except OSError as error:
                 self._complain(error)
-                return
+                break
             self._folders[number] = folder
             self._watched_folders.add(folder)
+        return len(self._folders) > before
 
     def _listen(self) -> None:
         if self._inotify is not None and not self._reading:
