@@ -229,7 +229,6 @@ REFUSED = {
         "error_log memory:32m;",
         "gzip_disable degradation;",
         "upstream x { server a; }",
-        "limit_rate 1k;",
         "server { location / { proxy_pass http://x; } }",
     ]
 }
