@@ -8,8 +8,10 @@ The way of a byte, with the files it passes:
     configuration   conf/fluent.py, conf/nginx.py -> conf/tree.py -> topology/plan.py -> topology/run.py
 
     gateway         core/listener.py -> core/stream.py -> core/http1/server.py -> core/http1/exchange.py
+                    (or core/http2/connection.py -> core/http2/exchange.py)
                     -> edge/server.py (virtual server) -> edge/phases.py (the order of the phases)
                     -> lua/handlers.py, lua/prelude/*.lua | edge/families/static.py | edge/families/python.py
+                    | edge/upstream/visit.py (the upstream's connection) | edge/subrequest.py
                     -> edge/filters.py, edge/head.py -> core/chain.py (the connection's own)
                     and from Lua: lua/prelude/cosocket.lua (the cosocket's own)
                     last: edge/logphase.py -> topology/bridge.py -> pipeline/router.py
