@@ -58,7 +58,7 @@ class Planner:
     def __init__(self, settings: Settings, complain: Callable[[str, str], None]) -> None:
         self._settings = settings
         self._complain = complain
-        self._own = None if settings.own is None else os.path.realpath(settings.own)
+        self._own: tuple[int, int] | None = None
         self._date: tuple[int, list[str], list[str]] | None = None
         self._exclude: tuple[frozenset[str], list[re.Pattern[str]]] = (frozenset(), [])
         self.folders: dict[str, set[str]] = {}
@@ -88,6 +88,7 @@ class Planner:
     def targets(self, seconds: int) -> Iterator[Target]:
         """Yield the files that are there, each path once."""
         paths, _excluded = self.dated(seconds)
+        self._own = _identity(self._settings.own)
         seen: set[str] = set()
         folders: dict[str, set[str]] = {}
 
@@ -114,7 +115,7 @@ class Planner:
         return any(name_pattern(part).fullmatch(name) for part in self.folders.get(folder, ()))
 
     def _look(self, path: str, seconds: int, *, glob: bool) -> Iterator[Target]:
-        if self.excludes(path) or (self._own is not None and os.path.realpath(path) == self._own):
+        if self.excludes(path):
             return
         try:
             info = os.stat(path)
@@ -123,7 +124,7 @@ class Planner:
                 self._complain(path, error.strerror or str(error))
             return
         mode = info.st_mode
-        if stat.S_ISDIR(mode):
+        if stat.S_ISDIR(mode) or (info.st_dev, info.st_ino) == self._own:
             return
         if not stat.S_ISREG(mode):
             self._complain(path, "it is no regular file")
@@ -133,6 +134,15 @@ class Planner:
             return
         recent = self._settings.recent
         yield Target(path, info, old=glob and recent is not None and info.st_mtime < seconds - recent)
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    """Device and inode of a file, None when it is not there."""
+    try:
+        info = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if info is None else (info.st_dev, info.st_ino)
 
 
 def _literal(name: str) -> str:
