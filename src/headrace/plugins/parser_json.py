@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.conf.params import enum, integer
 from headrace.plugins.jsoncodec import decode, decode_many
-from headrace.plugins.parsing import RecordParser
+from headrace.plugins.parsing import ParserError, RecordParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.conf.params import Problems
     from headrace.conf.tree import Directive
-    from headrace.pipeline.event import Event
+    from headrace.pipeline.event import Event, Record
     from headrace.plugins.parsing import Parsed
 
 
@@ -58,16 +58,21 @@ class JsonParser(RecordParser):
         values = decode_many(lines) if self.timeout is None else None
         if values is None:
             return super().parse_lines(lines, failed)
-        key, event = self.time_key, self.event
+        key, event, moment = self.time_key, self.event, self._moment
         events: list[Event] = []
         add = events.append
         estimate, plain = self.estimate_current_event, not self._converts
         now = self._now()
+        known: dict[str, int] = {}  # lines that are read together mostly have few times
         for line, value in zip(lines, values, strict=True):
-            if estimate and plain and type(value) is dict and key not in value:
+            simple = plain and type(value) is dict
+            if simple and estimate and key not in value:
                 add((now, value))
                 continue
             try:
+                if simple and key in value:
+                    add((moment(value, known), value))
+                    continue
                 found = [event(value)] if type(value) is dict else self.read(line)
             except Exception as error:  # noqa: BLE001 - what one line does wrong concerns no other
                 instead = failed(line, error)
@@ -80,3 +85,18 @@ class JsonParser(RecordParser):
                 elif (instead := failed(line, None)) is not None:
                     add(instead)
         return events
+
+    def _moment(self, record: Record, known: dict[str, int]) -> int:
+        """The time of a record that has one, taken out of it. known: texts read before. Raises ParserError."""
+        key = self.time_key
+        assert key is not None
+        text = record[key] if self.keep_time_key else record.pop(key)
+        found = known.get(text) if type(text) is str else None
+        if found is None:
+            try:
+                found = self._time(text)
+            except ValueError as error:
+                raise ParserError(f"invalid time: {error}") from error
+            if type(text) is str:
+                known[text] = found
+        return found
