@@ -2,12 +2,14 @@
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 import wire_rig as rig
 
 from headrace.pipeline.fluentfiles import ChunkMeta, write_meta
 from headrace.pipeline.placeholders import Meta
+from headrace.testing.origin import ok
 from headrace.testing.plugin import free_ports
 from headrace.testing.process import wait_until
 
@@ -57,7 +59,8 @@ def test_every_event_arrives_however_often_the_process_is_killed(prefix, headrac
     def arrived():
         return [record["n"] for record in rig.records(origin.requests)]
 
-    with rig.origin(port=target) as origin:
+    # Slow enough that there is something left to be killed for, however fast the machine is.
+    with rig.origin(lambda _request: replace(ok(), delay=0.005), port=target) as origin:
         kills = 0
         while kills < KILLS:
             before = len(origin.requests)
