@@ -108,13 +108,6 @@ def run(request: Request, steps: Steps) -> Coroutine[Any, Any, None] | None:
 
 
 async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, result: Awaitable[Result]) -> None:
-    await _rest(request, steps, phase, handler, result)
-    exchange: object = request.exchange
-    if isinstance(exchange, Paced):
-        await exchange.gone()
-
-
-async def _rest(request: Request, steps: Steps, phase: str, handler: Handler, result: Awaitable[Result]) -> None:
     try:
         code = await result
     except asyncio.CancelledError:
@@ -122,18 +115,20 @@ async def _rest(request: Request, steps: Steps, phase: str, handler: Handler, re
         raise
     except Exception as error:  # noqa: BLE001 - as in run()
         code = _fault(request, error)
+    following: Steps | None = None
     if request.finished:
-        return
-    following: Steps | None
-    if code is None or (code == OK and phase in PASSING):
+        pass
+    elif code is None or (code == OK and phase in PASSING):
         done = next(i for i, step in enumerate(steps) if step[1] is handler and step[0] is phase)
         following = steps[done + 1 :]
     else:
         following = request.complete(code)
-    if following is not None:
-        rest = run(request, following)
-        if rest is not None:
-            await rest
+    rest = None if following is None else run(request, following)
+    exchange: object = request.exchange
+    if rest is not None:
+        await rest
+    elif isinstance(exchange, Paced):
+        await exchange.gone()
 
 
 def _fault(request: Request, error: Exception) -> int:
