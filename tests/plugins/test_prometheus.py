@@ -216,7 +216,7 @@ async def test_figures_of_all_workers(monkeypatch):
         assert status == 200
         assert body == b'# TYPE a gauge\n# HELP a A\na{w="0"} 0.0\na{w="1"} 1.0\n'
         await other.quiesce()
-        other._server._sock.close()
+        next(iter(other.context.sockets.values())).close()
         status, _, body = await ask(plugin.bound, "/aggregated_metrics")
         assert status == 500
         assert b"ConnectionFailed" in body

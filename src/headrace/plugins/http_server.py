@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.frame import REASONS
-from headrace.core.http1.linger import evict_idle
-from headrace.core.http1.server import HttpConnection, ServerSettings
-from headrace.core.listener import Listener
-from headrace.core.stream import Stream
-from headrace.core.tls import TlsStream
-from headrace.errors import ConnectionFailed, HttpError
+from headrace.core.http1.server import ServerSettings
+from headrace.errors import HttpError
+from headrace.plugins.http_listener import HttpListener
 
 if TYPE_CHECKING:
     import logging
@@ -28,14 +25,13 @@ if TYPE_CHECKING:
 
     from headrace.core.http1.events import RequestHead
     from headrace.core.http1.exchange import Exchange
+    from headrace.core.http1.server import HttpConnection
     from headrace.pipeline.context import Context
     from headrace.plugins.transport import Transport
 
     Answer = Callable[[bytes, RequestHead], "Page | Awaitable[Page]"]
     """(path without the query, the whole head) -> the answer."""
 
-HANDSHAKE_TIMEOUT: Final = 10.0
-"""Seconds for a client's TLS handshake."""
 EVICTED: Final = 8
 """Idle connections that are closed when descriptors run out."""
 TEXT: Final = b"text/plain"
@@ -115,14 +111,13 @@ class PageServer:
     def __init__(
         self, context: Context, sock: socket.socket, transport: Transport, answer: Answer, log: logging.Logger
     ) -> None:
-        self._context = context
-        self._sock = sock
-        self._transport = transport
         self._log = log
-        self._pages = _Pages(answer, log)
+        pages = _Pages(answer, log)
         self._settings = ServerSettings(keepalive_timeout=60.0, max_body=1 << 16, on_error=self._report)
-        self._listener: Listener | None = None
-        self._shaking: set[asyncio.Task[None]] = set()
+        self._listener = HttpListener(context, sock, transport, pages, self._settings, log=log, evicted=EVICTED)
+        self.start = self._listener.start
+        self.quiesce = self._listener.quiesce
+        self.stop = self._listener.stop
 
     @property
     def stats(self) -> dict[str, int]:
@@ -130,63 +125,5 @@ class PageServer:
         stats = self._settings.stats
         return {"requests": stats.requests, "connections": stats.connections, "accepted": stats.accepted}
 
-    def start(self) -> None:
-        """Accept connections from now on."""
-        context = self._context
-        self._listener = Listener(
-            self._sock,
-            context.loop,
-            context.clock,
-            self._accept,
-            shared=context.settings.workers > 1,
-            exhausted=self._out_of_descriptors,
-        )
-        self._listener.start()
-
     def _report(self, exchange: Exchange, error: BaseException) -> None:
         self._log.error("cannot answer %r: %r", exchange.head.target, error)
-
-    def _out_of_descriptors(self, error: OSError) -> None:
-        closed = evict_idle(self._pages.connections, EVICTED)
-        self._log.error("no connection can be accepted: %s; %d idle ones are closed", error.strerror, closed)
-
-    def _accept(self, sock: socket.socket, address: Any) -> None:
-        self._transport.prepare(sock)
-        context = self._context
-        if self._transport.tls is None:
-            self._serve(Stream(sock, context.loop, context.clock, peer=address))
-            return
-        secure = TlsStream(sock, context.loop, context.clock, self._transport.tls, peer=address)
-        task = context.loop.create_task(self._shake(secure))
-        self._shaking.add(task)
-        task.add_done_callback(self._shaking.discard)
-
-    async def _shake(self, stream: TlsStream) -> None:
-        try:
-            await stream.handshake(HANDSHAKE_TIMEOUT)
-        except ConnectionFailed as error:
-            self._log.debug("TLS handshake failed: %s", error.message)
-            return
-        except asyncio.CancelledError:
-            stream.abort()
-            raise
-        self._serve(stream)
-
-    def _serve(self, stream: Stream) -> None:
-        self._pages.connections.add(HttpConnection(stream, self._pages, self._settings, self._context.clock))
-
-    async def quiesce(self) -> None:
-        """Accept nothing new; connections close, busy ones after their answer."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        for task in list(self._shaking):
-            task.cancel()
-        for connection in list(self._pages.connections):
-            connection.close_soon()
-        await self._pages.all_closed()
-
-    def stop(self) -> None:
-        """Cut what is still open."""
-        for connection in list(self._pages.connections):
-            connection.stream.abort()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.conf.params import array, boolean, integer, raw_section, reserved, section, size, string, time
-from headrace.core.http1.linger import evict_idle
-from headrace.core.http1.server import HttpConnection, ServerSettings
-from headrace.core.listener import Listener
-from headrace.core.stream import Stream
-from headrace.core.tls import TlsStream
-from headrace.errors import ConnectionFailed
+from headrace.core.http1.server import ServerSettings
 from headrace.pipeline.plugin import ListenSpec, Source
+from headrace.plugins.http_listener import HttpListener
 from headrace.plugins.in_http import answers
 from headrace.plugins.in_http.body import bad
 from headrace.plugins.in_http.cors import Cors
@@ -23,7 +18,6 @@ from headrace.plugins.in_http.plan import Options, Planner
 from headrace.plugins.transport import Transport
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Mapping
 
     from headrace.conf.params import Problems
@@ -31,8 +25,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.event import Record
     from headrace.pipeline.plugin import Parser
 
-HANDSHAKE_TIMEOUT = 10.0
-"""Seconds for a client's TLS handshake."""
 EVICTED = 32
 """Idle connections that are closed when descriptors run out."""
 OWN_PARSER = "in_http"
@@ -100,8 +92,7 @@ class HttpInput(Source):
         self._parser: Parser | None = None
         self._default = DefaultParse()
         self._handler: RequestHandler | None = None
-        self._listener: Listener | None = None
-        self._shaking: set[asyncio.Task[None]] = set()
+        self._listener: HttpListener | None = None
         if self.parse_section is None:
             return
         if reserved(self.parse_section, "@type") in {None, OWN_PARSER}:
@@ -158,13 +149,9 @@ class HttpInput(Source):
             max_body=self.body_size_limit,
             underscores_in_headers=True,
         )
-        self._listener = Listener(
-            context.sockets[self.address],
-            context.loop,
-            context.clock,
-            self._accept,
-            shared=context.settings.workers > 1,
-            exhausted=self._out_of_descriptors,
+        sock = context.sockets[self.address]
+        self._listener = HttpListener(
+            context, sock, self.transport, self._handler, self._settings, log=self.log, evicted=EVICTED
         )
         self._listener.start()
 
@@ -172,11 +159,6 @@ class HttpInput(Source):
         """Events go to another router from now on."""
         if self._handler is not None:
             self._handler.emit = self.router.emit
-
-    def _out_of_descriptors(self, error: OSError) -> None:
-        assert self._handler is not None
-        closed = evict_idle(self._handler.connections, EVICTED)
-        self.log.error("no connection can be accepted: %s; %d idle ones are closed", error.strerror, closed)
 
     def _parse(self, body: bytes) -> list[tuple[int | None, Record]]:
         assert self._parser is not None
@@ -190,49 +172,15 @@ class HttpInput(Source):
             raise bad(str(error)) from error
         return events
 
-    def _accept(self, sock: socket.socket, address: Any) -> None:
-        self.transport.prepare(sock)
-        context = self.context
-        if self.transport.tls is None:
-            self._serve(Stream(sock, context.loop, context.clock, peer=address))
-            return
-        secure = TlsStream(sock, context.loop, context.clock, self.transport.tls, peer=address)
-        task = context.loop.create_task(self._shake(secure))
-        self._shaking.add(task)
-        task.add_done_callback(self._shaking.discard)
-
-    async def _shake(self, stream: TlsStream) -> None:
-        try:
-            await stream.handshake(HANDSHAKE_TIMEOUT)
-        except ConnectionFailed as error:
-            self.log.debug("TLS handshake failed: %s", error.message)
-            return
-        except asyncio.CancelledError:
-            stream.abort()
-            raise
-        self._serve(stream)
-
-    def _serve(self, stream: Stream) -> None:
-        assert self._handler is not None
-        self._handler.connections.add(HttpConnection(stream, self._handler, self._settings, self.context.clock))
-
     async def quiesce(self) -> None:
         """Accept nothing new; idle connections close, busy ones after their answer."""
         if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        for task in list(self._shaking):
-            task.cancel()
-        if self._handler is not None:
-            for connection in list(self._handler.connections):
-                connection.close_soon()
-            await self._handler.all_closed()
+            await self._listener.quiesce()
 
     async def stop(self) -> None:
         """Cut what is still open: nothing of it was acknowledged."""
-        if self._handler is not None:
-            for connection in list(self._handler.connections):
-                connection.stream.abort()
+        if self._listener is not None:
+            self._listener.stop()
 
     async def close(self) -> None:
         """Remove a certificate that was made at start."""
