@@ -11,18 +11,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.conf.check import Spec
 from headrace.core.tls_config import TlsConfig
 from headrace.edge.families.common import (
-    MANY,
     BaseFamily,
-    flag,
     flag_of,
     number_of,
     parse_time,
     size_of,
-    spec,
-    table,
     time_of,
 )
 from headrace.edge.log import DEBUG
@@ -31,44 +26,16 @@ from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
 from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.runtime import Chunk, Runtime, Settings
+from headrace.lua.specs import INERT, SPECS
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
     from headrace.edge.location import Location
     from headrace.edge.scope import Scope
 
-HTTP: Final = ("http",)
-HSLI: Final = ("http", "server", "location", "if in location")
-SLI: Final = ("server", "location", "if")
-CONTENT_AT: Final = ("location", "if in location")
-
-PHASES: Final = {
-    "init": HTTP,
-    "init_worker": HTTP,
-    "exit_worker": HTTP,
-    "server_rewrite": ("http", "server"),
-    "rewrite": HSLI,
-    "access": HSLI,
-    "content": CONTENT_AT,
-    "header_filter": HSLI,
-    "body_filter": HSLI,
-    "log": HSLI,
-}
 NAME_MAX: Final = 56
 """What LuaJIT keeps of a chunk's name without cutting it."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|)")
-
-
-INERT: Final = {
-    "lua_load_resty_core": (HTTP, 1, 1),
-    "lua_malloc_trim": (HTTP, 1, 1),
-    "lua_sa_restart": (HTTP, 1, 1),
-    "lua_socket_send_lowat": (HSLI, 1, 1),
-    "lua_ssl_verify_depth": (HSLI, 1, 1),
-    "lua_thread_cache_max_entries": (HTTP, 1, 1),
-}
-"""Switches of what is not so here: resty.core is built in, memory is given back by size, system calls go on after a
-signal, chains of certificates have OpenSSL's bound, threads are kept while they are few."""
 SHARED_LEAST = 8192
 """Bytes of the smallest shared dictionary."""
 _NUMBERS = (
@@ -81,55 +48,10 @@ _NUMBERS = (
 )
 
 
-def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
-    made = [
-        Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
-        spec(f"{phase}_by_lua_file", contexts, 1),
-    ]
-    if phase not in {"exit_worker", "server_rewrite"}:
-        made.append(spec(f"{phase}_by_lua", contexts, 1))
-    return made
-
-
 class LuaFamily(BaseFamily):
     """The family; `runtime` exists once the first Lua chunk or the end of the build needs it."""
 
-    specs = table(
-        *(item for phase, contexts in PHASES.items() for item in _by_lua(phase, contexts)),
-        Spec("set_by_lua_block", frozenset(SLI), 1, 1, "lua"),
-        spec("set_by_lua", SLI, 2, MANY),
-        spec("set_by_lua_file", SLI, 2, MANY),
-        spec("lua_package_path", HTTP, 1),
-        spec("lua_package_cpath", HTTP, 1),
-        flag("lua_code_cache", HSLI),
-        spec("lua_max_pending_timers", HTTP, 1),
-        spec("lua_max_running_timers", HTTP, 1),
-        spec("lua_regex_cache_max_entries", HTTP, 1),
-        spec("lua_regex_match_limit", HTTP, 1),
-        spec("lua_worker_thread_vm_pool_size", HTTP, 1),
-        spec("lua_shared_dict", HTTP, 2),
-        flag("lua_need_request_body", HSLI),
-        flag("lua_check_client_abort", HSLI),
-        flag("lua_transform_underscores_in_response_headers", HSLI),
-        flag("lua_socket_log_errors", HSLI),
-        flag("lua_use_default_type", HSLI),
-        flag("rewrite_by_lua_no_postpone", HTTP),
-        flag("access_by_lua_no_postpone", HTTP),
-        *(spec(name, contexts, least, most) for name, (contexts, least, most) in INERT.items()),
-        spec("lua_socket_connect_timeout", HSLI, 1),
-        spec("lua_socket_send_timeout", HSLI, 1),
-        spec("lua_socket_read_timeout", HSLI, 1),
-        spec("lua_socket_keepalive_timeout", HSLI, 1),
-        spec("lua_socket_buffer_size", HSLI, 1),
-        spec("lua_socket_pool_size", HSLI, 1),
-        spec("lua_socket_spin_time", HTTP, 1),
-        spec("lua_socket_turn_time", HTTP, 1),
-        spec("lua_ssl_trusted_certificate", HSLI, 1),
-        spec("lua_ssl_protocols", HSLI, 1, 5),
-        spec("lua_ssl_ciphers", HSLI, 1),
-        spec("lua_ssl_certificate", HSLI, 1),
-        spec("lua_ssl_certificate_key", HSLI, 1),
-    )
+    specs = SPECS
 
     def __init__(self, configure: str = "") -> None:
         self._configure = configure
