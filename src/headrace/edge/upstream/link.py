@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.core.connect import dial
 from headrace.core.pool import Pool
+from headrace.edge.upstream.reply import Failed
+from headrace.edge.upstream.settings import ERROR, TIMEOUT
+from headrace.edge.upstream.steer import Keep, Steered
 from headrace.edge.values import evaluate
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
     from headrace.edge.request import Request
     from headrace.edge.upstream.peers import Group, Peer
     from headrace.edge.upstream.settings import Settings, TlsSettings
+    from headrace.edge.upstream.visit import Visit
 
 _SYSTEM: Final = re.compile(r"\((\d+: [^()]*)\)$")
+POOL_MAX: Final = 1024
+"""Idle connections of a group that sets no limit."""
 Key = tuple[bytes, "TlsConfig | None", str]
 
 
@@ -40,10 +46,43 @@ class Unreachable(Exception):
         self.stage = stage
 
 
-def tls_for(tls: TlsSettings, request: Request, host: bytes) -> TlsConfig:
-    """The TLS settings of a connection for this request. host: of proxy_pass, for the name. Raises ConfError."""
+async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
+    """The connection of a visit to its peer: one that is kept, or a new one. Raises Failed.
+
+    Sets visit.key, .cached, and .keep: what is done with the connection when the exchange is over.
+    """
+    request, settings, chooser = visit.request, visit.settings, visit.chooser
+    steered = chooser if isinstance(chooser, Steered) else None
+    over_tls, name, local = visit.route.tls, None, ""
+    if settings.bind is not None:
+        local = evaluate(settings.bind, request).decode("latin-1")
+    visit.keep = None
+    if group.keepalive:
+        visit.keep = Keep(group.keepalive, group.keepalive_timeout, group.keepalive_requests, group.keepalive_time)
+    if steered is not None:
+        name, local = steered.tls_name, local if steered.local is None else steered.local
+        over_tls = over_tls if steered.tls is None else steered.tls
+        visit.keep = steered.keep or visit.keep
+    tls = tls_for(settings.tls, request, visit.route.host, name) if over_tls and settings.tls is not None else None
+    visit.key = key_of(peer, tls, local)
+    stream = take_kept(group, visit.key) if visit.keep is not None else None
+    visit.cached = stream is not None
+    if stream is not None:
+        return stream
+    try:
+        return await open_link(group, peer, visit.key, settings, visit.clock, local_address(local))
+    except Unreachable as error:
+        kind, status = (TIMEOUT, 504) if error.timeout else (ERROR, 502)
+        raise Failed(kind, status, f"{error.message} while {error.stage}") from error
+
+
+def tls_for(tls: TlsSettings, request: Request, host: bytes, chosen: bytes | None = None) -> TlsConfig:
+    """The TLS settings of a connection for this request. Raises ConfError.
+
+    host: of proxy_pass, for the name; chosen: the name that a script has chosen.
+    """
     config: TlsConfig = tls.static
-    name = evaluate(tls.name, request) if tls.name is not None else host
+    name = chosen or (evaluate(tls.name, request) if tls.name is not None else host)
     bare = name.decode("latin-1")
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
@@ -135,16 +174,17 @@ def local_address(text: str) -> tuple[str, int] | None:
     return host, int(port or 0)
 
 
-def keep(group: Group, key: Hashable, stream: Stream, clock: Clock) -> None:
+def keep(group: Group, key: Hashable, stream: Stream, clock: Clock, how: Keep) -> None:
     """Put a connection that is done with its exchange into the pool, or close it when it has served its time."""
     lived = clock.now() - group.births.get(stream.fd, clock.now())
-    if lived >= group.keepalive_time:
+    if how.lifetime is not None and lived >= how.lifetime:
         stream.close()
         return
     pool = group.pool
     if pool is None:
-        pool = group.pool = Pool(clock, max_idle_per_key=group.keepalive, max_idle=group.keepalive)
-    pool.put(key, stream, idle_timeout=group.keepalive_timeout, max_requests=group.keepalive_requests)
+        most = group.keepalive or POOL_MAX
+        pool = group.pool = Pool(clock, max_idle_per_key=how.idle, max_idle=most)
+    pool.put(key, stream, idle_timeout=how.timeout, max_requests=how.requests)
 
 
 def drop(stream: Stream) -> None:

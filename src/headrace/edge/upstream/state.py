@@ -42,10 +42,12 @@ class State:
     """All visits of a request. tries: those of one visit after the other; None stands between two visits.
 
     ask: what is being asked. head: of the last answer. trailers: behind its body. scheme, uri: of the last request, for
-    the error log. host, port: for $proxy_host and $proxy_port.
+    the error log. host, port: for $proxy_host and $proxy_port. stage: what is being done while a script runs.
     """
 
-    __slots__ = ("ask", "cache_status", "cacher", "head", "host", "port", "scheme", "trailers", "tries", "uri")
+    __slots__ = (
+        "ask", "cache_status", "cacher", "head", "host", "port", "scheme", "stage", "trailers", "tries", "uri",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.ask: Ask | None = None
@@ -54,6 +56,7 @@ class State:
         self.trailers: list[tuple[bytes, bytes]] = []
         self.scheme = b"http://"
         self.uri = b""
+        self.stage = b""
         self.host: bytes | None = None
         self.port: bytes | None = None
         self.cache_status: bytes | None = None

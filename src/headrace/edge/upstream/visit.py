@@ -23,9 +23,9 @@ from headrace.edge.upstream.reply import BadReply, Failed
 from headrace.edge.upstream.service import Route, Unroutable
 from headrace.edge.upstream.settings import ERROR, INVALID_HEADER, NEXT_STATUSES, NON_IDEMPOTENT, TIMEOUT
 from headrace.edge.upstream.state import Try, state_of
+from headrace.edge.upstream.steer import Refused, Steered
 from headrace.edge.upstream.store import Store
 from headrace.edge.upstream.tunnel import tunnel
-from headrace.edge.values import evaluate
 from headrace.errors import ConnectionFailed, HttpError, Timeout
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.edge.upstream.peers import Chooser, Group, Peer
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.service import Service
+    from headrace.edge.upstream.steer import Keep
 
 _UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
 READ_SIZE: Final = 65536
@@ -54,6 +55,7 @@ class Visit:
     chooser: Chooser
     key: Key
     peer: Peer | None = None
+    keep: Keep | None = None
     cached = False
     sent = False
     task: asyncio.Task[None] | None = None
@@ -176,10 +178,16 @@ class Visit:
         self.chooser = chooser = group.chooser(self.request)
         if settings.next_tries and chooser.tries > settings.next_tries:
             chooser.tries = settings.next_tries
+        if isinstance(chooser, Steered):
+            chooser.visit = self
         while True:
             self.trial = self.state.next_try()
             self._begun = now = self.clock.now()
-            peer = self.peer = chooser.choose(now)
+            try:
+                peer = self.peer = chooser.choose(now)
+            except Refused as error:
+                self._account(error.status)
+                return error.status
             if peer is None:
                 self.trial.addr = group.name
                 self._account(502)
@@ -238,28 +246,14 @@ class Visit:
 
     async def _one(self, group: Group, peer: Peer) -> list[bytes]:
         """Ask one peer; the first pieces of the body, with the head in `head`. Raises Failed."""
-        request, settings = self.request, self.settings
         self.sent = False
-        tls = None
-        if self.route.tls and settings.tls is not None:
-            tls = link.tls_for(settings.tls, request, self.route.host)
-        local = evaluate(settings.bind, request).decode("latin-1") if settings.bind is not None else ""
-        self.key = link.key_of(peer, tls, local)
-        stream = link.take_kept(group, self.key) if group.keepalive else None
-        self.cached = stream is not None
-        if stream is None:
-            try:
-                stream = await link.open_link(group, peer, self.key, settings, self.clock, link.local_address(local))
-            except link.Unreachable as error:
-                kind, status = (TIMEOUT, 504) if error.timeout else (ERROR, 502)
-                raise Failed(kind, status, f"{error.message} while {error.stage}") from error
-        self.stream = stream
+        self.stream = stream = await link.reach(self, group, peer)
         self.trial.connect_time = self.clock.now() - self._begun
-        stream.send_timeout = settings.send_timeout
+        stream.send_timeout = self.settings.send_timeout
         self._base = stream.chain.sent
         self.pump = send_ask(self, stream)
         self.sent = True
-        reader = self.reader = self.service.reader(request, self.ask)
+        reader = self.reader = self.service.reader(self.request, self.ask)
         while True:
             data = await self.read(HEADER)
             try:
@@ -362,7 +356,7 @@ class Visit:
         reader = self.reader
         pump = self.pump
         if (
-            self.route.group.keepalive
+            self.keep is not None
             and reader.done
             and reader.keep_alive
             and not stream.closed
@@ -371,7 +365,7 @@ class Visit:
         ):
             self.stream = None
             self.state.trailers = reader.trailers
-            link.keep(self.route.group, self.key, stream, self.clock)
+            link.keep(self.route.group, self.key, stream, self.clock, self.keep)
         else:
             self.state.trailers = reader.trailers
             self._drop()
