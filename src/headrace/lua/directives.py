@@ -24,6 +24,7 @@ from headrace.edge.log import DEBUG
 from headrace.edge.phases import ACCESS, REWRITE, SERVER_REWRITE
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
+from headrace.lua.balancer import balanced
 from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.runtime import Chunk, Runtime, Settings
 from headrace.lua.specs import INERT, SPECS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.conf.tree import Directive
     from headrace.edge.location import Location
     from headrace.edge.scope import Scope
+    from headrace.edge.upstream.peers import Group
 
 NAME_MAX: Final = 56
 """What LuaJIT keeps of a chunk's name without cutting it."""
@@ -78,6 +80,8 @@ class LuaFamily(BaseFamily):
             if key in scope.settings:
                 raise ConfError(f'"{name}" directive is duplicate', directive.place)
             scope.settings[key] = directive
+            if phase == "balancer":
+                self._balance(scope, directive)
         else:
             scope.set_once(directive, self._value(directive))
         http = scope.enclosing("http")
@@ -120,6 +124,21 @@ class LuaFamily(BaseFamily):
 
         scope.build.finishers.append(finish)
         scope.add("rewrite_ops", lambda request: steps[0](request))  # noqa: PLW0108 - made when the build ends
+
+    def _balance(self, scope: Scope, directive: Directive) -> None:
+        """The upstream of this level asks a script for each try."""
+        if "method" in scope.settings:
+            scope.build.problems.warn("load balancing method redefined", directive.place)
+        upstream = scope.directive
+        assert upstream is not None
+
+        def finish() -> None:
+            self._build(scope)
+            assert self._handlers is not None
+            group: Group = scope.build.upstreams[upstream.args[0].lower()]
+            group.make = balanced(self._handlers, self._source(scope, None, directive))
+
+        scope.build.finishers.append(finish)
 
     def _value(self, directive: Directive) -> Any:
         name = directive.name

@@ -223,6 +223,12 @@ class LuaHandlers:
 
         return handle
 
+    def begin(self, request: Request) -> None:
+        """Before a run outside the phases of a request (its upstream asks)."""
+        if self._before is not None and request.lua is None:
+            self._before()
+        self._enter(request)
+
     def _enter(self, request: Request) -> State:
         """Before a run that others of this request may follow: what Lua keeps between them ends with the request.
 

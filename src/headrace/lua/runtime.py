@@ -28,6 +28,7 @@ from headrace.edge.log import DEBUG, ERR, ErrorLog
 from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
+from headrace.lua.api.balancer import BalancerApi
 from headrace.lua.api.bodies import BodiesApi
 from headrace.lua.api.downstream import DownstreamApi
 from headrace.lua.api.headers import HeadersApi
@@ -59,8 +60,9 @@ SET: Final = 9
 HEADER_FILTER: Final = 10
 BODY_FILTER: Final = 11
 SERVER_REWRITE: Final = 12
-KEEP: Final = 16
-HEAD: Final = 32
+BALANCER: Final = 13
+KEEP: Final = 32
+HEAD: Final = 64
 """Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
 
 
@@ -118,6 +120,7 @@ class Runtime:
             [settings.prefix, settings.package_path or "", settings.package_cpath or ""], settings.worker_thread_vms
         )
         self.downstream = DownstreamApi(requests, tls)
+        self.balancer = BalancerApi(requests)
         host: dict[str, Callable[..., Any]] = {}
         for part in (
             self.scheduler,
@@ -129,6 +132,7 @@ class Runtime:
             tls,
             self.downstream,
             BodiesApi(requests),
+            self.balancer,
             self.threads,
         ):
             host.update(part.functions())

@@ -26,6 +26,7 @@ PHASES: Final = {
     "header_filter": HSLI,
     "body_filter": HSLI,
     "log": HSLI,
+    "balancer": ("upstream",),
 }
 
 
@@ -46,7 +47,7 @@ def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
         Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
         spec(f"{phase}_by_lua_file", contexts, 1),
     ]
-    if phase not in {"exit_worker", "server_rewrite"}:
+    if phase not in {"exit_worker", "server_rewrite", "balancer"}:
         made.append(spec(f"{phase}_by_lua", contexts, 1))
     return made
 

@@ -55,6 +55,7 @@ PRELUDE: Final = (
     "shlist",
     "modules",
     "process",
+    "balancer",
     "workerthread",
     "cjson",
     "symbols",

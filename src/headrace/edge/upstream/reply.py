@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.http1.body import ChunkedDecoder, CloseDecoder, Decoder, LengthDecoder
 from headrace.core.http1.parse import MAX_INTERIM, ProtocolError, parse_response_head
+from headrace.edge.log import ERR
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class BadReply(Exception):
 class Failed(Exception):
     """A try that gave no answer. kind: a word of proxy_next_upstream; message: for the log, b"" when it is logged."""
 
-    def __init__(self, kind: str, status: int, message: str) -> None:
+    def __init__(self, kind: str, status: int, message: str, level: int = ERR) -> None:
         super().__init__(message)
+        self.level = level
         self.kind = kind
         self.status = status
         self.message = message

@@ -66,6 +66,8 @@ class ProcessApi:
         if request is not None:
             if request.phase == "log":
                 message += b" while logging request"
+            elif request.upstream is not None and request.upstream.stage:
+                message += b" while " + request.upstream.stage
             request.log_error(level, message)
         elif request_id < 0:
             self.error_log.line(level, message + b", context: ngx.timer")

@@ -70,20 +70,40 @@ end
 
 local phases = {
     "init", "init_worker", "rewrite", "access", "content", "log", "timer", "exit_worker", "set",
-    "header_filter", "body_filter", "server_rewrite",
+    "header_filter", "body_filter", "server_rewrite", "balancer", "ssl_cert", "ssl_client_hello", "ssl_session_fetch",
+    "ssl_session_store",
 }
 S.INIT, S.INIT_WORKER, S.REWRITE, S.ACCESS, S.CONTENT, S.LOG, S.TIMER, S.EXIT_WORKER = 1, 2, 3, 4, 5, 6, 7, 8
-S.SET, S.HEADER_FILTER, S.BODY_FILTER, S.SERVER_REWRITE = 9, 10, 11, 12
+S.SET, S.HEADER_FILTER, S.BODY_FILTER, S.SERVER_REWRITE, S.BALANCER = 9, 10, 11, 12, 13
+S.SSL_CERT, S.SSL_CLIENT_HELLO, S.SSL_SESSION_FETCH, S.SSL_SESSION_STORE = 14, 15, 16, 17
 S.phases = phases
--- rewrite, access and content may write to the client; those and timers may wait.
-S.may_output = { false, false, true, true, true, false, false, false, false, false, false, true }
-S.may_wait = { false, false, true, true, true, false, true, false, false, false, false, true }
-S.has_request = { false, false, true, true, true, true, false, false, true, true, true, true }
+
+local function those(...)
+    local found = {}
+    for i = 1, #phases do
+        found[i] = false
+    end
+    for _, phase in ipairs { ... } do
+        found[phase] = true
+    end
+    return found
+end
+
+-- Who may write to the client, who may wait, who has a request.
+S.may_output = those(S.REWRITE, S.ACCESS, S.CONTENT, S.SERVER_REWRITE)
+S.may_wait = those(
+    S.REWRITE, S.ACCESS, S.CONTENT, S.SERVER_REWRITE, S.TIMER, S.SSL_CERT, S.SSL_CLIENT_HELLO, S.SSL_SESSION_FETCH
+)
+S.has_request = those(
+    S.REWRITE, S.ACCESS, S.CONTENT, S.SERVER_REWRITE, S.SET, S.HEADER_FILTER, S.BODY_FILTER, S.LOG, S.BALANCER
+)
 local context_names = {
     "init_by_lua*", "init_worker_by_lua*", "rewrite_by_lua*", "access_by_lua*", "content_by_lua*", "log_by_lua*",
     "ngx.timer", "exit_worker_by_lua*", "set_by_lua*", "header_filter_by_lua*", "body_filter_by_lua*",
-    "server_rewrite_by_lua*",
+    "server_rewrite_by_lua*", "balancer_by_lua*", "ssl_certificate_by_lua*", "ssl_client_hello_by_lua*",
+    "ssl_session_fetch_by_lua*", "ssl_session_store_by_lua*",
 }
+S.context_names = context_names
 
 local getinfo = debug.getinfo
 
@@ -178,6 +198,7 @@ local ngx = {
     HTTP_VERSION_NOT_SUPPORTED = 505, HTTP_INSUFFICIENT_STORAGE = 507,
 }
 S.ngx = ngx
+S.core_version = "0.1.28" -- of lua-resty-core, whose modules are built in
 _G.ngx = ngx
 package.loaded.ngx = ngx
 

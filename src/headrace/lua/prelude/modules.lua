@@ -5,7 +5,7 @@ local ngx = S.ngx
 local preload = package.preload
 
 local base = {
-    version = "0.1.28",
+    version = S.core_version,
     FFI_OK = 0, FFI_ERROR = -1, FFI_AGAIN = -2, FFI_BUSY = -3, FFI_DONE = -4, FFI_DECLINED = -5,
     FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
     new_tab = require "table.new",
@@ -32,7 +32,7 @@ for _, name in ipairs {
 end
 
 for _, name in ipairs {
-    "ngx.balancer", "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe",
+    "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp", "ngx.pipe",
     "resty.core.ndk",
 } do
     preload[name] = function()

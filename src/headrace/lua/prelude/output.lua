@@ -260,8 +260,8 @@ function ngx.exit(code)
     if code == ngx.AGAIN or code == ngx.DONE then
         return S.raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
     end
-    if R.phase == S.HEADER_FILTER then
-        R.code = code -- the filter goes on, as in OpenResty
+    if R.phase == S.HEADER_FILTER or R.phase == S.BALANCER then
+        R.code = code -- the script goes on, as in OpenResty
         return
     end
     if not S.cur then

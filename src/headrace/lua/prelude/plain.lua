@@ -1,13 +1,8 @@
--- Runs that may not wait (init, init_worker, log, set, filters): they have no coroutine of their own. And what ends a
+-- Runs that may not wait (init, init_worker, log, set, filters, balancer): they have no coroutine of their own. And what ends a
 -- request from outside.
 local S = ...
 local requests, ngx = S.requests, S.ngx
 local type, tostring, setmetatable = type, tostring, setmetatable
-
-local plain_names = {
-    "init_by_lua*", "init_worker_by_lua*", [6] = "log_by_lua*", [8] = "exit_worker_by_lua*", [9] = "set_by_lua*",
-    [10] = "header_filter_by_lua*", [11] = "body_filter_by_lua*",
-}
 
 --- Python: run a chunk that may not wait (init, init_worker, log, set, filters). id 0: no request.
 --- Returns true and the chunk's values, or false and the text of the error.
@@ -31,8 +26,8 @@ function S.run_plain(ref, id, phase, ...)
         S.release(R)
     end
     if not ok then
-        a = "failed to run " .. plain_names[phase] .. ": " .. a
-    elseif phase == S.HEADER_FILTER then
+        a = "failed to run " .. S.context_names[phase] .. ": " .. a
+    elseif phase == S.HEADER_FILTER or phase == S.BALANCER then
         a, R.code = R.code, nil
     end
     if not outer_thread then

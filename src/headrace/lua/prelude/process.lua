@@ -5,7 +5,7 @@ local ngx = S.ngx
 local preload = package.preload
 local type, tostring = type, tostring
 
-local VERSION = "0.1.28"
+local VERSION = S.core_version
 local settings = S.settings
 
 preload["ngx.process"] = function()

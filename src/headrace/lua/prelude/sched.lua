@@ -28,7 +28,7 @@ local records, recorded = {}, 0
 local posted, head, tail = {}, 1, 0
 local deferred = {}
 local next_task = -1
-local KEEP, HEAD = 16, 32 -- of the flags of S.run
+local KEEP, HEAD = 32, 64 -- of the flags of S.run
 local taken = S.taken
 
 -- The body of a recycled coroutine: runs one function after another.
