@@ -62,7 +62,7 @@ def open_listener(
     if isinstance(address, str):
         return _open_unix(address.removeprefix("unix:"), backlog, mode)
     host, port = address[0], address[1]
-    family, where = _numeric("0.0.0.0" if host in {"", "*"} else host, port)
+    family, where = numeric("0.0.0.0" if host in {"", "*"} else host, port)
     name = f"[{where[0]}]:{port}" if family == socket.AF_INET6 else f"{where[0]}:{port}"
     sock = ListeningSocket(family, socket.SOCK_STREAM)
     try:
@@ -73,7 +73,7 @@ def open_listener(
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         sock.close()
-        raise _failed("setsockopt", name, error) from error
+        raise failed("setsockopt", name, error) from error
     return _bind(sock, where, name, backlog)
 
 
@@ -115,7 +115,7 @@ def _open_unix(path: str, backlog: int, mode: int | None) -> socket.socket:
             os.chmod(where, mode)
         except OSError as error:
             sock.close()
-            raise _failed("chmod", f"unix:{path}", error) from error
+            raise failed("chmod", f"unix:{path}", error) from error
     return sock
 
 
@@ -138,9 +138,10 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
 
 
-def _numeric(host: str, port: int) -> tuple[int, Any]:
+def numeric(host: str, port: int, kind: int = socket.SOCK_STREAM) -> tuple[int, Any]:
+    """Family and address of a host and port to bind to. Raises Error (kind "dns")."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise errors.Error(f'host not found in "{host}:{port}" of the listener', kind="dns") from error
     return found[0][0], found[0][4]
@@ -154,12 +155,13 @@ def _bind(sock: socket.socket, where: Any, name: str, backlog: int) -> socket.so
         sock.listen(min(backlog, 0x7FFFFFFF))  # more is no C int; the system has its own limit below
     except OSError as error:
         sock.close()
-        raise _failed(call, name, error) from error
+        raise failed(call, name, error) from error
     sock.setblocking(False)
     return sock
 
 
-def _failed(call: str, name: str, error: OSError) -> errors.Error:
+def failed(call: str, name: str, error: OSError) -> errors.Error:
+    """The error of a call that should have opened a socket, in nginx's words."""
     number = error.errno or 0
     text = os.strerror(number) if number > 0 else str(error)
     return errors.Error(f"{call}() to {name} failed ({number}: {text})", kind=call)

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from headrace.core.datagram import open_datagrams
 from headrace.core.http1.linger import evict_idle
 from headrace.core.http1.server import HttpConnection
 from headrace.core.http2.connection import Http2Connection
@@ -54,6 +55,18 @@ class Service(Protocol):
         ...
 
 
+def _open(spec: ListenSpec) -> socket.socket:
+    if spec.udp and not isinstance(spec.address, str):
+        return open_datagrams(spec.address, reuseport=spec.reuseport, ipv6only=spec.ipv6only)
+    return open_listener(
+        spec.address,
+        backlog=spec.backlog if spec.backlog > 0 else 65535,
+        reuseport=spec.reuseport,
+        ipv6only=spec.ipv6only,
+        mode=0o666 if isinstance(spec.address, str) else None,
+    )
+
+
 class Gateway:
     """A configuration ready to run.
 
@@ -89,13 +102,7 @@ class Gateway:
     def open_socket(spec: ListenSpec) -> socket.socket:
         """Open the socket of an address. Raises ConfError as nginx words it."""
         try:
-            sock = open_listener(
-                spec.address,
-                backlog=spec.backlog if spec.backlog > 0 else 65535,
-                reuseport=spec.reuseport,
-                ipv6only=spec.ipv6only,
-                mode=0o666 if isinstance(spec.address, str) else None,
-            )
+            sock = _open(spec)
         except Error as error:
             raise ConfError(error.message) from error
         for level, option, value in spec.options:
@@ -119,7 +126,7 @@ class Gateway:
     async def start(
         self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[Address, socket.socket]
     ) -> None:
-        """Accept connections on open sockets, by the addresses of `listens`. Raises KeyError when one is missing."""
+        """Accept connections on open sockets, by the socket_key of `listens`. Raises KeyError when one is missing."""
         self.open_logs()
         self._loop, self._clock = loop, clock
         for access in self.buffered_logs:

@@ -35,6 +35,7 @@ class ListenSpec:
     backlog: connections waiting to be accepted. options: (level, option, value) to set on the socket.
     proxy_protocol: connections begin with a PROXY protocol header. http2: clients may speak HTTP/2.
     explicit: options were given, so that another `listen` of the address may not give others.
+    udp: datagrams instead of connections.
     """
 
     address: Address
@@ -46,6 +47,7 @@ class ListenSpec:
     http2: bool = False
     default_server: bool = False
     explicit: bool = False
+    udp: bool = False
     options: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -55,6 +57,11 @@ class ListenSpec:
             return self.address
         host, port = self.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def socket_key(self) -> Address:
+        """What tells one socket from another: the address, and for datagrams that they are."""
+        return (f"udp:{self.address[0]}", self.address[1]) if self.udp else self.address  # type: ignore[return-value]
 
     @property
     def wildcard(self) -> bool:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.registry import Family
     from headrace.errors import Place
-    from headrace.stream.proxy import ProxySettings
+    from headrace.stream.settings import ProxySettings
 
 SS: Final = ("stream", "stream server")
 SERVER: Final = ("stream server",)
@@ -61,6 +61,7 @@ _TIMES: Final = (
 _FLAGS: Final = (
     "proxy_protocol", "proxy_half_close", "proxy_next_upstream", "proxy_ssl", "proxy_socket_keepalive", "ssl_preread",
 )  # fmt: skip
+_NOT_UDP: Final = ("backlog", "ssl", "so_keepalive", "proxy_protocol", "deferred", "fastopen")
 
 
 def moved(specs: Mapping[str, Spec], *without: str) -> dict[str, Spec]:
@@ -159,6 +160,8 @@ class StreamFamily(BaseFamily):
         spec("proxy_download_rate", SS, 1),
         spec("proxy_bind", SS, 1, 2),
         spec("proxy_next_upstream_tries", SS, 1),
+        spec("proxy_requests", SS, 1),
+        spec("proxy_responses", SS, 1),
         spec("preread_buffer_size", SS, 1),
         spec("tcp_nodelay", SS, 1),
         spec("variables_hash_max_size", ("stream",), 1),
@@ -186,7 +189,7 @@ class StreamFamily(BaseFamily):
             if "$" not in directive.args[0]:
                 size_of(directive)
             scope.set_once(directive, compile_value(directive.args[0], scope.build.variables, directive.place))
-        elif name == "proxy_next_upstream_tries":
+        elif name in ("proxy_next_upstream_tries", "proxy_requests", "proxy_responses"):
             scope.set_once(directive, number_of(directive))
         elif name in ("tcp_nodelay", "variables_hash_max_size", "variables_hash_bucket_size"):
             scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
@@ -215,13 +218,19 @@ class StreamFamily(BaseFamily):
 
     @staticmethod
     def _do_listen(scope: Scope, directive: Directive) -> None:
+        udp = "udp" in directive.args[1:]
         for word in directive.args[1:]:
-            if word in ("udp", "default_server", "http2", "quic"):
+            if word in ("default_server", "http2", "quic"):
                 raise ConfError(
                     f'the "{word}" parameter of "listen" is not supported by headrace in "stream"', directive.place
                 )
-        for found in parse_listen(directive):
-            scope.add("listens", (found, directive.place))
+            if udp and word.partition("=")[0] in _NOT_UDP:
+                raise ConfError(f'"{word.partition("=")[0]}" parameter is incompatible with "udp"', directive.place)
+        plain = replace(directive, args=tuple(word for word in directive.args if word != "udp")) if udp else directive
+        for found in parse_listen(plain):
+            if udp and isinstance(found.address, str):
+                raise ConfError(f'"udp" parameter is incompatible with "{found.text}"', directive.place)
+            scope.add("listens", (replace(found, udp=udp), directive.place))
 
     @staticmethod
     def _do_proxy_pass(scope: Scope, directive: Directive) -> None:
@@ -263,11 +272,11 @@ class StreamFamily(BaseFamily):
             if not listens:
                 raise ConfError('no "listen" is defined for server in stream', inner.place)
             for found, place in listens:
-                if found.address in ports:
+                if found.socket_key in ports:
                     raise ConfError(f'duplicate "{found.text}" address and port pair', place)
                 if found.tls and server.tls is None:
                     raise ConfError('no "ssl_certificate" is defined for the "listen ... ssl" directive', inner.place)
-                ports[found.address] = (found, place)
+                ports[found.socket_key] = (found, place)
                 service.ports.append(StreamPort(found, server))
         service.groups = build.upstreams
         for name, where in build.variables.unknown():
@@ -308,6 +317,7 @@ class StreamFamily(BaseFamily):
         made.keepalive = get("proxy_socket_keepalive", False)
         made.next_upstream = get("proxy_next_upstream", True)
         made.next_timeout = get("proxy_next_upstream_timeout", 0.0)
+        made.requests, made.responses = get("proxy_requests", 0), get("proxy_responses")
         made.next_tries = get("proxy_next_upstream_tries", 0)
         made.bind = get("proxy_bind")
         made.resolver, made.resolver_timeout = get("resolver"), get("resolver_timeout", TIMEOUT)

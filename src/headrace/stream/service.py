@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.datagram import DatagramListener
 from headrace.core.listener import Listener
 from headrace.edge import log
 from headrace.edge.log import ErrorLog
-from headrace.stream.proxy import ProxySettings
 from headrace.stream.session import Session
+from headrace.stream.settings import ProxySettings
 
 if TYPE_CHECKING:
     import socket
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.core.clock import Clock
+    from headrace.core.datagram import DatagramPeer
     from headrace.core.owner import Address
     from headrace.core.tls_config import TlsConfig
     from headrace.edge.gateway import Gateway
@@ -76,7 +78,7 @@ class StreamPort:
     def __init__(self, spec: ListenSpec, server: StreamServer) -> None:
         self.spec = spec
         self.server = server
-        self.listener: Listener | None = None
+        self.listener: Listener | DatagramListener | None = None
 
     def tls(self) -> TlsConfig | None:
         """What TLS connections use."""
@@ -94,7 +96,7 @@ class StreamService:
     def __init__(self) -> None:
         self.ports: list[StreamPort] = []
         self.groups: dict[str, Group] = {}
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._sessions: dict[asyncio.Task[None], Session] = {}
 
     @property
     def listens(self) -> list[ListenSpec]:
@@ -109,19 +111,30 @@ class StreamService:
         sockets: Mapping[ListenAddress, socket.socket],
     ) -> None:
         """Accept connections."""
-        shared = gateway.main.worker_processes > 1
+        shared, most = gateway.main.worker_processes > 1, gateway.main.worker_connections
+
+        def exhausted(error: OSError) -> None:
+            text = f"accept4() failed ({error.errno}: {error.strerror})"
+            gateway.error_log.line(log.CRIT, text.encode())
+
+        def crowded() -> None:
+            gateway.error_log.line(log.ALERT, b"%d worker_connections are not enough" % most)
+
         for port in self.ports:
-            port.listener = Listener(
-                sockets[port.spec.address],
-                loop,
-                clock,
-                self._acceptor(port, loop, clock),
-                max_connections=gateway.main.worker_connections,
-                shared=shared and not port.spec.reuseport,
-                exhausted=lambda error: gateway.error_log.line(
-                    log.CRIT, f"accept4() failed ({error.errno}: {error.strerror})".encode()
-                ),
-            )
+            sock = sockets[port.spec.socket_key]
+            if port.spec.udp:
+                accept = self._datagram_acceptor(port, loop, clock)
+                port.listener = DatagramListener(sock, loop, clock, accept, max_peers=most, crowded=crowded)
+            else:
+                port.listener = Listener(
+                    sock,
+                    loop,
+                    clock,
+                    self._acceptor(port, loop, clock),
+                    max_connections=most,
+                    shared=shared and not port.spec.reuseport,
+                    exhausted=exhausted,
+                )
             port.listener.start()
 
     def _acceptor(
@@ -130,14 +143,30 @@ class StreamService:
         tls = port.tls()
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._sessions.discard(task)
+            del self._sessions[task]
             if port.listener is not None:
                 port.listener.released()
 
         def accept(sock: socket.socket, peer: Address) -> None:
-            task = loop.create_task(Session(port, port.server, clock).run(sock, peer, tls))
-            self._sessions.add(task)
+            session = Session(port, port.server, clock)
+            task = loop.create_task(session.run(sock, peer, tls))
+            self._sessions[task] = session
             task.add_done_callback(ended)
+
+        return accept
+
+    def _datagram_acceptor(
+        self, port: StreamPort, loop: asyncio.AbstractEventLoop, clock: Clock
+    ) -> Callable[[DatagramPeer, bytes], None]:
+        requests = port.server.proxy.requests
+
+        def accept(peer: DatagramPeer, first: bytes) -> None:
+            if requests:
+                peer.keep_for(requests - 1)
+            session = Session(port, port.server, clock)
+            task = loop.create_task(session.run_datagrams(peer, first))
+            self._sessions[task] = session
+            task.add_done_callback(self._sessions.pop)
 
         return accept
 
@@ -146,6 +175,9 @@ class StreamService:
         for port in self.ports:
             if port.listener is not None:
                 port.listener.close()
+        for session in list(self._sessions.values()):
+            if session.on_stop is not None:
+                session.on_stop()
         if self._sessions:
             await asyncio.wait(list(self._sessions), timeout=deadline)
         for task in list(self._sessions):

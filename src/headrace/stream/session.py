@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.server import next_serial
@@ -13,18 +14,20 @@ from headrace.edge.connection import client_port, client_text
 from headrace.edge.values import evaluate, to_bytes
 from headrace.errors import ConnectionFailed, Timeout
 from headrace.stream import preread
-from headrace.stream.proxy import Try, proxy
+from headrace.stream.proxy import proxy
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from headrace.core.clock import Clock
+    from headrace.core.datagram import DatagramPeer
     from headrace.core.owner import Address
     from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.stream import Stream
     from headrace.core.tls_config import TlsConfig
     from headrace.stream.service import StreamPort, StreamServer
+    from headrace.stream.settings import Try
 
 OK, BAD_REQUEST, INTERNAL_ERROR, BAD_GATEWAY = 200, 400, 500, 502
 _PIECE: Final = 4096
@@ -41,7 +44,8 @@ class Ended(Exception):
 class Session:
     """See the package. received, sent: bytes of the client, without TLS. begun: bytes of it that are read already.
 
-    tries: the peers that were asked. hello: what ssl_preread found.
+    tries: the peers that were asked. hello: what ssl_preread found. datagrams: the client of a UDP session, which then
+    also stands where the stream is: its `begun` is the first datagram. on_stop: called when the worker stops.
     """
 
     parent = None
@@ -64,6 +68,8 @@ class Session:
         self.begun = b""
         self.tries: list[Try] = []
         self.stream: Stream
+        self.datagrams: DatagramPeer | None = None
+        self.on_stop: Callable[[], None] | None = None
         self._vars: dict[bytes, bytes] = {}
         self._cleanups: list[Callable[[], None]] = []
 
@@ -91,8 +97,8 @@ class Session:
         errors = self.server.error_log
         if level > errors.level:
             return
-        text = b"*%d %b, client: %b, server: %b" % (
-            self.serial, message, client_text(self), to_bytes(self.info.spec.text),  # type: ignore[arg-type]
+        text = b"*%d %b, %bclient: %b, server: %b" % (
+            self.serial, message, self._udp, client_text(self), to_bytes(self.info.spec.text),  # type: ignore[arg-type]
         )  # fmt: skip
         if self.tries:
             last = self.tries[-1]
@@ -100,6 +106,16 @@ class Session:
                 last.name, self.received, self.sent, last.received, last.sent,
             )  # fmt: skip
         errors.line(level, text)
+
+    def note(self, message: bytes) -> None:
+        """A line of the error log at info, with nothing behind it."""
+        errors = self.server.error_log
+        if errors.level >= log.INFO:
+            errors.line(log.INFO, b"*%d %b%b" % (self.serial, self._udp, message))
+
+    @property
+    def _udp(self) -> bytes:
+        return b"" if self.datagrams is None else b"udp "
 
     def value(self, value: Any) -> bytes:
         """A value of the configuration for this session."""
@@ -120,8 +136,19 @@ class Session:
             self._log()
             return
         self.proxied, self.begun = accepted.header, accepted.begun
+        encrypt = None if tls is None else partial(accepted.encrypt, tls=tls, timeout=self.server.handshake_timeout)
+        await self._run(encrypt)
+
+    async def run_datagrams(self, peer: DatagramPeer, first: bytes) -> None:
+        """The session of a client of UDP, from its first datagram. See run."""
+        self.datagrams = peer
+        self.stream = peer  # type: ignore[assignment] # what sessions ask of a stream it has
+        self.begun, self.received = first, len(first)
+        await self._run(None)
+
+    async def _run(self, encrypt: Callable[..., Awaitable[Stream]] | None) -> None:
         try:
-            self.status = await self._phases(accepted, tls)
+            self.status = await self._phases(encrypt)
         except asyncio.CancelledError:
             self.stream.abort()
             raise
@@ -137,19 +164,19 @@ class Session:
             self.stream.close()
             self._log()
 
-    async def _phases(self, accepted: Accepted, tls: TlsConfig | None) -> int:
+    async def _phases(self, encrypt: Callable[..., Awaitable[Stream]] | None) -> int:
         server = self.server
         if server.error_log.level >= log.INFO:
             like: Any = self
             told = (client_text(like), client_port(like) or b"", to_bytes(self.info.spec.text))
-            server.error_log.line(log.INFO, b"*%d client %b:%b connected to %b" % (self.serial, *told))
+            self.note(b"client %b:%b connected to %b" % told)
         for handler in server.early:
             code = handler(self)
             if isinstance(code, int) and code >= BAD_REQUEST:
                 return code
-        if tls is not None:
+        if encrypt is not None:
             begun, self.begun = self.begun, b""
-            self.stream = await accepted.encrypt(self.stream, tls, server.handshake_timeout, begun)
+            self.stream = await encrypt(self.stream, begun=begun)
         if server.ssl_preread:
             await self._preread()
         for name, value in server.sets:

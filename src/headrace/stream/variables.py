@@ -73,7 +73,7 @@ CORE: Final[dict[str, Getter]] = {
     "binary_remote_addr": _binary,
     "server_addr": local_text,
     "server_port": _server_port,
-    "protocol": lambda _: b"TCP",
+    "protocol": lambda s: b"TCP" if s.datagrams is None else b"UDP",
     "status": lambda s: b"%03d" % s.status if s.status else None,
     "bytes_sent": lambda s: b"%d" % s.sent,
     "bytes_received": lambda s: b"%d" % s.received,

@@ -121,7 +121,11 @@ class GatewayPlan:
 
     def listens(self) -> Sequence[Listen]:
         """The listeners, with the socket's address as the key."""
-        return [Listen(key_of(spec), partial(self._gateway.open_socket, spec)) for spec in self._gateway.listens]
+        return [
+            Listen(key_of(spec, worker), partial(self._gateway.open_socket, spec))
+            for spec in self._gateway.listens
+            for worker in range(self.settings.worker_processes if _is_each(spec) else 1)
+        ]
 
     def environment(self) -> dict[str, str]:
         """What workers keep of the environment: TZ, where OpenSSL looks, and what `env` names."""
@@ -199,7 +203,11 @@ class GatewayPart:
         """Tie Lua to the loop, run init_worker_by_lua, accept connections."""
         if self._runtime is not None:
             self._runtime.attach(loop, worker_id=self._identity.index, worker_count=self._identity.workers)
-        await self._gateway.start(loop, clock, {spec.address: sockets[key_of(spec)] for spec in self._gateway.listens})
+        worker = self._identity.index
+        own = {
+            spec.socket_key: sockets[key_of(spec, worker if _is_each(spec) else 0)] for spec in self._gateway.listens
+        }
+        await self._gateway.start(loop, clock, own)
 
     async def stop(self, within: float) -> None:
         """Answer what is there within `within` seconds, then end Lua."""
@@ -260,6 +268,11 @@ class GatewayLog:
         """Nothing: a line names its process."""
 
 
-def key_of(spec: ListenSpec) -> str:
+def _is_each(spec: ListenSpec) -> bool:
+    """Whether each worker has a socket of its own: so the datagrams of one client come to one worker."""
+    return spec.udp and spec.reuseport
+
+
+def key_of(spec: ListenSpec, worker: int = 0) -> str:
     """The name under which the master holds a listener."""
-    return spec.text
+    return spec.text + (" udp" if spec.udp else "") + (f" {worker}" if worker else "")
