@@ -38,6 +38,7 @@ OPTIONAL: Final = {
     "--add-module=lua-nginx-module": "content_by_lua_block",
     "--add-module=echo-nginx-module": "echo",
     "--add-module=headers-more-nginx-module": "more_set_headers",
+    "--add-module=memc-nginx-module": "memc_pass",
 }
 """Argument -> the directive that shows the module is there."""
 

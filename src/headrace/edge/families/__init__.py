@@ -25,7 +25,7 @@ from headrace.edge.families.locations import LocationFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
 from headrace.edge.families.maps import MapFamily
-from headrace.edge.families.memcached import MemcachedFamily
+from headrace.edge.families.memcached import MemcachedFamily, MemcFamily
 from headrace.edge.families.mirror import MirrorFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
 from headrace.edge.families.proxy import ProxyFamily
@@ -93,6 +93,7 @@ def builtin() -> list[Family]:
         UpstreamFamily(),
         ProxyFamily(),
         FastcgiFamily(),
+        MemcFamily(),
         ScgiFamily(),
         UwsgiFamily(),
         MemcachedFamily(),

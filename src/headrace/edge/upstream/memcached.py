@@ -86,16 +86,24 @@ class MemcachedReader:
         if found is None or found[1] != self._key:
             self.notes.append((ERR, b"memcached sent invalid response: %b" % line.rstrip()))
             raise BadReply(INVALID)
-        fields = b"Content-Encoding: gzip\r\n" if self._flag and int(found[2]) & self._flag else b""
-        raw = b"HTTP/1.1 200 OK\r\n%bContent-Length: %b\r\n\r\n" % (fields, found[3])
+        raw = b"HTTP/1.1 200 OK\r\n%bContent-Length: %b\r\n\r\n" % (self.fields(found[2]), found[3])
         self.head = parse_response_head(raw, b"GET")
         self.length = self._left = int(found[3])
+
+    def fields(self, flags: bytes) -> bytes:
+        """Header fields that the flags of the value stand for."""
+        return b"Content-Encoding: gzip\r\n" if self._flag and int(flags) & self._flag else b""
 
     def eof(self) -> list[bytes]:
         """See reply.Reader."""
         if self.done:
             return []
         raise BadReply(PREMATURE, premature=True)
+
+
+def escape_key(key: bytes) -> bytes:
+    """A key that is one word."""
+    return _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], key)
 
 
 class MemcachedService(PassService):
@@ -119,7 +127,7 @@ class MemcachedService(PassService):
     def ask(self, request: Request, _route: Route, *, stream: bool) -> Ask:
         """See Service."""
         del stream
-        key = _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], request.get_slot(b"memcached_key") or b"")
+        key = escape_key(request.get_slot(b"memcached_key") or b"")
         return Ask(b"GET", key, head=b"get %b\r\n" % key)
 
     def reader(self, _request: Request, ask: Ask) -> MemcachedReader:

@@ -42,6 +42,7 @@ HIDDEN: Final = {
     "scgi": ORDERS | {b"status"},
     "uwsgi": ORDERS,
     "memcached": ORDERS,
+    "memc": ORDERS,
 }
 """Fields of the upstream's answer that stay here unless ..._pass_header names them."""
 IGNORABLE: Final = frozenset(
