@@ -169,7 +169,7 @@ TABLE: list[tuple[str, str, str]] = [
     (
         "threads",
         (
-            "local function f(n) ngx.sleep(0.01 * n) ngx.say('f', n) return n end\n"
+            "local function f(n) ngx.sleep(0.06 * n) ngx.say('f', n) return n end\n"
             "local a, b = ngx.thread.spawn(f, 2), ngx.thread.spawn(f, 1)\n"
             "ngx.say(coroutine.status(a)) ngx.say(ngx.thread.wait(a, b)) ngx.say(ngx.thread.wait(a))"
         ),

@@ -21,6 +21,7 @@ from headrace.edge.uri import escape_path
 
 if TYPE_CHECKING:
     from headrace.edge.filters import BodyFilter
+    from headrace.edge.headers import HeadersOut
     from headrace.edge.location import Location
     from headrace.edge.request import Request
 
@@ -33,6 +34,9 @@ _BODYLESS: Final = frozenset({204, 304})
 KEEP: Final = b"Connection: keep-alive\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 MAX_HEADS: Final = 1024
+_REPLACING: Final = frozenset({b"", b"server", b"date", b"connection"})
+"""Fields that replace a line of every head."""
+_LENGTHS: Final = frozenset(map(len, _REPLACING))
 
 
 def _begin(
@@ -79,23 +83,41 @@ def assemble(request: Request) -> bytes:
             exchange.keep_alive = False
     keep = exchange.keep_alive
     if (
-        request.kept_headers is None
-        and request.location_out is None
+        request.location_out is None
         and request.last_modified is None
         and not request.vary
         and not request.no_server
+        and not request.reason
     ):
-        global _heads_until  # noqa: PLW0603 - one cache a process, emptied every second
-        now = time.time()
-        if not _heads_until - 1.0 <= now < _heads_until or len(_heads) > MAX_HEADS:
-            _heads_until = float(int(now) + 1)
-            _heads.clear()
-        key = (status, request.content_type or b"", location, length, keep, request.chunked)
-        head = _heads.get(key)
-        if head is None:
-            head = _heads[key] = _long(request, status, keep=keep)
-        return head
+        tail = b"" if request.kept_headers is None else _plain_fields(request.kept_headers)
+        if tail is not None:
+            head = _kept(request, status, length, keep=keep)
+            return head if not tail else head[:-2] + tail
     return _long(request, status, keep=keep)
+
+
+def _kept(request: Request, status: int, length: int | None, *, keep: bool) -> bytes:
+    """The head without fields of its own, as others of this second have it."""
+    global _heads_until  # noqa: PLW0603 - one cache a process, emptied every second
+    now = time.time()
+    if not _heads_until - 1.0 <= now < _heads_until or len(_heads) > MAX_HEADS:
+        _heads_until = float(int(now) + 1)
+        _heads.clear()
+    key = (status, request.content_type or b"", request.location, length, keep, request.chunked)
+    head = _heads.get(key)
+    if head is None:
+        head = _heads[key] = _long(request, status, keep=keep, bare=True)
+    return head
+
+
+def _plain_fields(fields: HeadersOut) -> bytes | None:
+    """The lines of fields that only follow the others, with the empty line; None when one replaces another line."""
+    lines = b""
+    for name, value in fields:
+        if len(name) in _LENGTHS and name.lower() in _REPLACING:
+            return None
+        lines += b"%b: %b\r\n" % (name, value)
+    return lines + b"\r\n"
 
 
 def again(request: Request) -> bytes:
@@ -126,12 +148,13 @@ def _refused(request: Request) -> tuple[BodyFilter, ...]:
     return (replace,)
 
 
-def _long(request: Request, status: int, *, keep: bool) -> bytes:
+def _long(request: Request, status: int, *, keep: bool, bare: bool = False) -> bytes:
+    """bare: without the fields that were added."""
     connection = KEEP + request.location.keepalive_header if keep else CLOSE
     server: bytes | None = None if request.no_server else request.location.server_token
     date = None
     tail: list[bytes] = []
-    for field in request.kept_headers or ():
+    for field in () if bare else request.kept_headers or ():
         name = field[0].lower()
         if name == b"server":
             server = field[1]

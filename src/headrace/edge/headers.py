@@ -37,7 +37,12 @@ class HeadersOut:
 
     def set(self, name: bytes, value: bytes) -> None:
         """Replace all fields of the name by one, in the place of the first."""
-        self.set_all(name, (value,))
+        lower = name.lower()
+        for field in self.fields:
+            if field[0].lower() == lower:
+                self.set_all(name, (value,))
+                return
+        self.fields.append((escape(name), escape(value)))
 
     def set_all(self, name: bytes, values: Iterable[bytes]) -> None:
         """Replace all fields of the name; an empty iterable removes them."""

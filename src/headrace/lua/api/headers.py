@@ -7,13 +7,42 @@ Lists of fields cross as one string: name NUL value NUL name ...
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.times import http_date
 from headrace.lua.api.process import parse_http_time
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
+
+
+_SET: Final = ord("=")
+_STATUS: Final = ord("#")
+_SPECIAL: Final = frozenset({b"content-type", b"content-length", b"location", b"last-modified"})
+"""Fields with a life of their own."""
+
+
+def _set_special(request: Request, name: bytes, value: bytes, *, override: bool) -> None:
+    lower = name.lower()
+    if lower == b"content-type":
+        request.content_type = value
+    elif lower == b"content-length":
+        request.content_length = int(value)
+    elif lower == b"location":
+        # A field of the list is sent as it is: what Lua sets is not made absolute, as in nginx.
+        request.location_out = None
+        request.headers_out.set(name, value)
+    else:
+        if lower == b"last-modified":
+            # as a time where it is one, so that If-Modified-Since is looked at
+            request.last_modified = parse_http_time(value)
+            request.headers_out.remove(name)
+            if request.last_modified is not None:
+                return
+        if override:
+            request.headers_out.set(name, value)
+        else:
+            request.headers_out.add(name, value)
 
 
 class HeadersApi:
@@ -26,9 +55,8 @@ class HeadersApi:
         """See the package."""
         return {
             "get_status": self.get_status,
-            "set_status": self.set_status,
             "get_header": self.get_header,
-            "set_header": self.set_header,
+            "change_fields": self.change_fields,
             "clear_header": self.clear_header,
             "headers_out": self.headers_out,
             "headers_in": self.headers_in,
@@ -40,12 +68,6 @@ class HeadersApi:
         """The status of the answer, 0 when nothing has set it."""
         request = self.requests[request_id]
         return request.err_status or request.status
-
-    def set_status(self, request_id: int, status: float) -> None:
-        """Set the status of the answer."""
-        request = self.requests[request_id]
-        request.status = int(status)
-        request.err_status = 0
 
     def get_header(self, request_id: int, name: bytes, sent: int = 0) -> bytes | None:
         """The values of a field, separated by NUL. sent: output has begun, so the default type is in force."""
@@ -63,32 +85,21 @@ class HeadersApi:
             return http_date(request.last_modified)
         return b"\0".join(request.headers_out.get_all(name)) if request.headers_out.get(name) is not None else None
 
-    def set_header(self, request_id: int, name: bytes, value: bytes, override: int) -> int | None:
-        """Set a field, or add another one of the name; 1 when the value cannot be one of this field."""
-        request = self.requests[request_id]
-        lower = name.lower()
-        if lower == b"content-type":
-            request.content_type = value
-        elif lower == b"content-length":
-            if not value.isdigit():
-                return 1
-            request.content_length = int(value)
-        elif lower == b"location":
-            # A field of the list is sent as it is: what Lua sets is not made absolute, as in nginx.
-            request.location_out = None
-            request.headers_out.set(name, value)
-        else:
-            if lower == b"last-modified":
-                # as a time where it is one, so that If-Modified-Since is looked at
-                request.last_modified = parse_http_time(value)
-                request.headers_out.remove(name)
-                if request.last_modified is not None:
-                    return None
-            if override:
-                request.headers_out.set(name, value)
+    def change_fields(self, request_id: int, changes: bytes) -> None:
+        """What a run has set: `=name` NUL value NUL to set a field, `+name` for another one, `#` for the status."""
+        request = self.requests.get(request_id)
+        if request is None:
+            return
+        parts = iter(changes.split(b"\0"))
+        for name, value in zip(parts, parts, strict=False):
+            kind = name[0]
+            if kind == _SET and name[1:].lower() not in _SPECIAL:
+                request.headers_out.set(name[1:], value)
+            elif kind == _STATUS:
+                request.status = int(value)
+                request.err_status = 0
             else:
-                request.headers_out.add(name, value)
-        return None
+                _set_special(request, name[1:], value, override=kind == _SET)
 
     def clear_header(self, request_id: int, name: bytes) -> None:
         """Remove all fields of a name."""

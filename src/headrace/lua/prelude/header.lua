@@ -1,7 +1,68 @@
 -- Header fields: ngx.status, ngx.header, ngx.resp, and those of the request.
+--
+-- What a run sets is gathered here and told to the request in one crossing (S.tell_fields): at the end of the run, and
+-- before any function of the host that looks at the answer or sends some of it.
 local S, host = ...
 local ngx = S.ngx
 local type, tostring, rawget, setmetatable = type, tostring, rawget, setmetatable
+
+local untold = require("string.buffer").new() -- kind and name, NUL, value, NUL, ...
+local untold_id = nil -- of the request that they are for
+local SET, ADD, STATUS = "=", "+", "#"
+
+--- Tell the request what was set and not told.
+function S.tell_fields()
+    local id = untold_id
+    if id then
+        untold_id = nil
+        host.change_fields(id, S.taken(untold))
+    end
+end
+
+local function tell_first(names, acts)
+    for _, name in ipairs(names) do
+        local call = host[name]
+        host[name] = function(...)
+            if untold_id then
+                S.tell_fields()
+            end
+            if acts then
+                S.serial = S.serial + 1
+            end
+            return call(...)
+        end
+    end
+end
+tell_first({ "get_status", "get_header", "clear_header", "headers_out", "get_var", "output", "send_headers", "flush",
+    "eof", "done", "raw_open" }, false)
+tell_first({ "set_method", "set_args", "set_uri", "set_var", "exec", "subrequest", "subrequest_start" }, true)
+
+local function change(R, kind, name, value)
+    local id = R.id
+    if untold_id ~= id then
+        S.tell_fields()
+        untold_id = id
+    end
+    untold:put(kind, name, "\0", value, "\0")
+end
+
+--- Set a field of the answer, whose text is harmless.
+function S.change_field(R, name, value)
+    change(R, SET, name, value)
+end
+
+--- Whether the header of the answer is decided. Until output begins in a run that cannot change.
+local function is_sent(R)
+    if R.sent then
+        return true
+    elseif R.unsent == S.serial then
+        return false
+    elseif host.headers_sent(R.id) == 1 then
+        return true
+    end
+    R.unsent = S.serial
+    return false
+end
 
 --- The status of the answer; 0 before anything has set it, 200 once output has begun.
 function S.get_status(R)
@@ -18,14 +79,14 @@ S.setters.status = function(value)
     if R.phase == S.LOG then
         return S.disabled()
     end
-    if R.phase ~= S.HEADER_FILTER and (R.sent or host.headers_sent(R.id) == 1) then
+    if R.phase ~= S.HEADER_FILTER and is_sent(R) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.status after sending out response headers")
         return
     end
     if type(value) ~= "number" then
         value = tonumber(value) or S.raise("number expected, got " .. type(value))
     end
-    host.set_status(R.id, value)
+    change(R, STATUS, "", ("%d"):format(value))
 end
 
 -- What cannot stand in a header line is percent-encoded, the whole value stays: nothing is cut short.
@@ -57,9 +118,10 @@ local function response_name(key)
 end
 
 local function put_field(R, key, value, override)
-    if host.set_header(R.id, key, escape_value(value), override and 1 or 0) then
+    if #key == 14 and key:lower() == "content-length" and not value:find("^%d+$") then
         return S.raise("failed to set header " .. key .. " (error: -1)")
     end
+    change(R, override and SET or ADD, key, escape_value(value))
 end
 
 local function set_response(key, value, override)
@@ -67,7 +129,7 @@ local function set_response(key, value, override)
     if R.phase == S.LOG then
         return S.disabled()
     end
-    if R.phase ~= S.HEADER_FILTER and (R.sent or host.headers_sent(R.id) == 1) then
+    if R.phase ~= S.HEADER_FILTER and is_sent(R) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.header.HEADER after sending out response headers")
         return
     end

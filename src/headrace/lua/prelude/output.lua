@@ -308,7 +308,7 @@ function ngx.redirect(uri, status)
     if byte then
         return S.raise('unsafe byte "' .. byte .. '" in redirect uri "' .. text .. '"')
     end
-    host.set_header(R.id, "Location", uri, 1)
+    S.change_field(R, "Location", uri)
     return S.exit_now(R, status)
 end
 

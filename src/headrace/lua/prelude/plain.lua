@@ -19,7 +19,9 @@ function S.run_plain(ref, id, phase, ...)
     R.phase = phase
     R.conf = S.confs[ref]
     S.cur, S.R = nil, R
+    S.serial = S.serial + 1
     local ok, a, b = xpcall(S.chunks[ref], S.plain_handler, ...)
+    S.tell_fields()
     S.cur, S.R = outer_thread, outer_record
     R.phase = outer_phase
     if fresh and (phase == S.LOG or id == 0) then

@@ -28,6 +28,7 @@ local records, recorded = {}, 0
 local posted, head, tail = {}, 1, 0
 local deferred = {}
 local next_task = -1
+S.serial = 0 -- counts the stretches of Lua between which a request may change by itself
 local KEEP, HEAD = 32, 64 -- of the flags of S.run
 local taken = S.taken
 
@@ -256,8 +257,10 @@ end
 local function resume(T, ...)
     local outer_thread, outer_record = S.cur, S.R
     S.cur, S.R = T, T.R
+    S.serial = S.serial + 1
     T.parked = false
     step(T, co_resume(T.co, ...))
+    S.tell_fields()
     S.cur, S.R = outer_thread, outer_record
 end
 S.resume = resume
@@ -365,8 +368,10 @@ function S.run(ref, id, flags)
     R.entry = T
     -- resume(T, chunks[ref]), in line: most handlers end in this one call, with no more than output behind them
     S.cur, S.R = T, R
+    S.serial = S.serial + 1
     T.parked = false
     local ok, token = co_resume(T.co, chunks[ref])
+    S.tell_fields()
     S.cur, S.R = nil, nil
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
