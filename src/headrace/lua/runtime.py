@@ -33,6 +33,7 @@ from headrace.lua.api.bodies import BodiesApi
 from headrace.lua.api.downstream import DownstreamApi
 from headrace.lua.api.headers import HeadersApi
 from headrace.lua.api.output import OutputApi
+from headrace.lua.api.pipes import PipesApi
 from headrace.lua.api.process import ProcessApi
 from headrace.lua.api.request import RequestApi
 from headrace.lua.api.subrequests import SubrequestApi
@@ -121,6 +122,7 @@ class Runtime:
         )
         self.downstream = DownstreamApi(requests, tls)
         self.balancer = BalancerApi(requests)
+        self.pipes = PipesApi(self.process)
         host: dict[str, Callable[..., Any]] = {}
         for part in (
             self.scheduler,
@@ -133,6 +135,7 @@ class Runtime:
             self.downstream,
             BodiesApi(requests),
             self.balancer,
+            self.pipes,
             self.threads,
         ):
             host.update(part.functions())
@@ -156,6 +159,7 @@ class Runtime:
         self.output.flushed = self.vm.entry("flushed")
         self.request.body_ready = self.vm.entry("body_ready")
         self.threads.done = self.vm.entry("thread_done")
+        self.pipes.exited = self.vm.entry("pipe_exited")
         self.downstream.bytes_ready = self.vm.entry("body_bytes")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
@@ -273,6 +277,7 @@ class Runtime:
         self.threads.close()
         self.vm.entry("exit")()
         self._run_all(self._worker_exits, EXIT_WORKER)
+        self.pipes.close()
 
     def detach(self) -> None:
         """Leave the loop; nothing runs in Lua after it."""

@@ -56,6 +56,8 @@ PRELUDE: Final = (
     "modules",
     "process",
     "balancer",
+    "fdstream",
+    "pipe",
     "workerthread",
     "cjson",
     "symbols",
