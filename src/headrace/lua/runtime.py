@@ -29,26 +29,22 @@ from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.api.balancer import BalancerApi
-from headrace.lua.api.bodies import BodiesApi
-from headrace.lua.api.downstream import DownstreamApi
-from headrace.lua.api.headers import HeadersApi
-from headrace.lua.api.output import OutputApi
 from headrace.lua.api.pipes import PipesApi
 from headrace.lua.api.process import ProcessApi
-from headrace.lua.api.request import RequestApi
-from headrace.lua.api.subrequests import SubrequestApi
 from headrace.lua.api.threads import ThreadsApi
 from headrace.lua.api.tls import TlsApi
+from headrace.lua.api.variables import VariablesApi
 from headrace.lua.paths import search_paths
 from headrace.lua.sched import Scheduler
+from headrace.lua.side import HttpSide
 from headrace.lua.vm import VM
 
 if TYPE_CHECKING:
     import asyncio
 
     from headrace.core.tls_config import TlsConfig
-    from headrace.edge.request import Request
     from headrace.errors import Place
+    from headrace.lua.side import Part, Side
 
 INIT: Final = 1
 INIT_WORKER: Final = 2
@@ -105,39 +101,35 @@ class Chunk:
 
 
 class Runtime:
-    """See the module. requests: live requests by handle (tests give their own)."""
+    """See the module. requests: live requests by handle (tests give their own). side: whom the VM serves."""
 
-    def __init__(self, settings: Settings, requests: Mapping[int, Request] = live) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        requests: Mapping[int, Any] = live,
+        side: Callable[[Mapping[int, Any], TlsApi], Side] = HttpSide,
+    ) -> None:
         self.settings = settings
         self.scheduler = Scheduler()
         self.tls_configs: list[TlsConfig] = []
         self.process = ProcessApi(requests, settings.error_log)
-        self.output = OutputApi(requests)
-        self.request = RequestApi(requests)
-        headers = HeadersApi(requests)
-        self.subrequests = SubrequestApi(requests, headers)
         tls = TlsApi(self.tls_configs)
         self.threads = ThreadsApi(
             [settings.prefix, settings.package_path or "", settings.package_cpath or ""], settings.worker_thread_vms
         )
-        self.downstream = DownstreamApi(requests, tls)
         self.balancer = BalancerApi(requests)
         self.pipes = PipesApi(self.process)
+        self.side: Side = side(requests, tls)
         host: dict[str, Callable[..., Any]] = {}
-        for part in (
+        parts: tuple[Part, ...] = (
             self.scheduler,
             self.process,
-            self.output,
-            self.request,
-            headers,
-            self.subrequests,
+            VariablesApi(requests),
             tls,
-            self.downstream,
-            BodiesApi(requests),
             self.balancer,
-            self.pipes,
             self.threads,
-        ):
+        )
+        for part in (*parts, self.pipes, *self.side.parts):
             host.update(part.functions())
         values = {
             "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",
@@ -147,20 +139,19 @@ class Runtime:
             "regex_cache_max_entries": settings.regex_cache_max_entries,
             "regex_match_limit": settings.regex_match_limit,
             "worker_count": 1,
+            "subsystem": self.side.name,
             "log_level": settings.error_log.level if settings.error_log.targets else DEBUG,
         }
         paths = search_paths(settings.prefix, settings.package_path, settings.package_cpath)
-        self.vm = VM(host, values, paths)
-        self.zones = [shared.zone(f"lua_shared_dict {name}", size) for name, size in settings.shared_dicts.items()]
+        self.vm = VM(host, values, paths, self.side.prelude)
+        kind = "lua_shared_dict" if self.side.name == "http" else f"{self.side.name} lua_shared_dict"
+        self.zones = [shared.zone(f"{kind} {name}", size) for name, size in settings.shared_dicts.items()]
         for zone, name in zip(self.zones, settings.shared_dicts, strict=True):
             self.vm.entry("share_dict")(name.encode("utf-8", "surrogateescape"), zone.address, zone.size)
         self.scheduler.bind(self.vm)
-        self.subrequests.ended = self.vm.entry("subrequest_ended")
-        self.output.flushed = self.vm.entry("flushed")
-        self.request.body_ready = self.vm.entry("body_ready")
+        self.side.bind(self.vm)
         self.threads.done = self.vm.entry("thread_done")
         self.pipes.exited = self.vm.entry("pipe_exited")
-        self.downstream.bytes_ready = self.vm.entry("body_bytes")
         self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
         self.run_set: Callable[..., tuple[Any, ...]] = self.vm.entry("run_set")

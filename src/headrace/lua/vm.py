@@ -40,6 +40,7 @@ PRELUDE: Final = (
     "output",
     "header",
     "text",
+    "context",
     "request",
     "body",
     "reqsocket",
@@ -63,7 +64,7 @@ PRELUDE: Final = (
     "symbols",
     "boot",
 )
-"""The files of prelude/, in the order in which they build on each other."""
+"""The files of prelude/ for http, in the order in which they build on each other."""
 
 
 @functools.cache
@@ -93,18 +94,25 @@ def _luajit() -> Any:
 
 
 @functools.cache
-def _sources() -> tuple[tuple[str, bytes], ...]:
+def _sources(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
     folder = Path(__file__).with_name("prelude")
-    return tuple((name, (folder / f"{name}.lua").read_bytes()) for name in PRELUDE)
+    return tuple((name, (folder / f"{name}.lua").read_bytes()) for name in names)
 
 
 class VM:
     """A LuaJIT state. Strings cross as bytes.
 
     host: the Python functions of the prelude by name. settings: plain values for it (numbers, strings, booleans).
+    prelude: its files.
     """
 
-    def __init__(self, host: Mapping[str, Callable[..., Any]], settings: Mapping[str, Any], paths: tuple[str, str]):
+    def __init__(
+        self,
+        host: Mapping[str, Callable[..., Any]],
+        settings: Mapping[str, Any],
+        paths: tuple[str, str],
+        prelude: tuple[str, ...] = PRELUDE,
+    ):
         module = _luajit()
         self.error: type[Exception] = module.LuaError
         self.lua: Any = module.LuaRuntime(
@@ -118,7 +126,7 @@ class VM:
         package[b"cpath"] = paths[1].encode("utf-8", "surrogateescape")
         self.state: Any = lua.table()
         load = lua.eval(b"function(code, name) return assert(loadstring(code, name)) end")
-        for name, source in _sources():
+        for name, source in _sources(prelude):
             load(source, b"=ngx." + name.encode())(self.state, table)
 
     def table(self, values: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The request: method, URI, arguments, variables and body."""
+"""The request: method, URI, arguments and body."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ class RequestApi:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
         names = (
-            "get_var",
-            "get_capture",
-            "set_var",
             "get_method",
             "set_method",
             "http_version",
@@ -46,28 +43,6 @@ class RequestApi:
             "set_body",
         )
         return {name: getattr(self, name) for name in names}
-
-    def get_var(self, request_id: int, name: bytes) -> bytes | None:
-        """A variable by its name."""
-        return self.requests[request_id].var(name)
-
-    def get_capture(self, request_id: int, index: float) -> bytes | None:
-        """A capture of the last regular expression of the configuration, `$1` and so on."""
-        captures = self.requests[request_id].captures
-        return captures[int(index)] if 0 <= index < len(captures) else None
-
-    def set_var(self, request_id: int, name: bytes, value: bytes) -> bytes | None:
-        """Set a variable; returns why that cannot be."""
-        try:
-            self.requests[request_id].set_var(name, value)
-        except KeyError:
-            return (
-                b'variable "%b" not found for writing; maybe it is a built-in variable that is not changeable ' % (name)
-                + b"or you forgot to use \"set $%b '';\" in the config file to define it first" % name
-            )
-        except ValueError:
-            return b'variable "%b" not changeable' % name
-        return None
 
     def get_method(self, request_id: int) -> bytes:
         """The method."""

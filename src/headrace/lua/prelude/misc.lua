@@ -54,7 +54,7 @@ _G.ndk = {
 package.loaded.ndk = _G.ndk
 
 ngx.config = {
-    subsystem = "http",
+    subsystem = settings.subsystem,
     debug = false,
     nginx_version = 1026003,
     ngx_lua_version = 10026,
@@ -93,7 +93,7 @@ local function fire(timer, premature)
     S.run_task(S.TIMER, timer.conf, function()
         running = running - 1
         if debugging then
-            host.log(0, ngx.DEBUG, "http lua close fake http connection")
+            host.log(0, ngx.DEBUG, settings.subsystem .. " lua close fake " .. settings.subsystem .. " connection")
         end
     end, timer.fn, premature, unpack(args, 1, args.n))
 end
