@@ -21,6 +21,7 @@ HEADER_ORDER: Final = (
     "slice",
     "script",
     "more",
+    "keep",
     "headers",
     "userid",
     "gunzip",

@@ -325,9 +325,9 @@ class Subrequest(Request):
 
 
 async def run_to_end(
-    parent: Request, uri: bytes, args: bytes, *, header_only: bool = False, shared: bool = False
+    parent: Request, uri: bytes, args: bytes, *, method: bytes = b"GET", header_only: bool = False, shared: bool = False
 ) -> Subrequest:
-    """Run a GET subrequest and wait for its end; it ends with the one who waits.
+    """Run a subrequest and wait for its end; it ends with the one who waits.
 
     header_only: no body is wanted. shared: it has the parent's variables.
     """
@@ -337,7 +337,7 @@ async def run_to_end(
         if not ended.done():
             ended.set_result(None)
 
-    made = Subrequest(parent, uri, args, done=done)
+    made = Subrequest(parent, uri, args, method=method, done=done)
     made.header_only = header_only
     if shared:
         made.share_vars(parent)

@@ -39,6 +39,7 @@ OPTIONAL: Final = {
     "--add-module=echo-nginx-module": "echo",
     "--add-module=headers-more-nginx-module": "more_set_headers",
     "--add-module=memc-nginx-module": "memc_pass",
+    "--add-module=srcache-nginx-module": "srcache_fetch",
 }
 """Argument -> the directive that shows the module is there."""
 

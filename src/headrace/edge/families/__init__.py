@@ -40,6 +40,7 @@ from headrace.edge.families.set_misc import SetMiscFamily
 from headrace.edge.families.settings import SettingsFamily
 from headrace.edge.families.slice import SliceFamily
 from headrace.edge.families.small_content import SmallContentFamily
+from headrace.edge.families.srcache import SrcacheFamily
 from headrace.edge.families.ssi import SsiFamily
 from headrace.edge.families.static import FileFamily, StaticFamily
 from headrace.edge.families.sub_filter import SubFamily
@@ -99,6 +100,7 @@ def builtin() -> list[Family]:
         MemcachedFamily(),
         EchoFamily(),
         SetMiscFamily(),
+        SrcacheFamily(),
         MoreHeadersFamily(),
         LogFamily(),
     ]
