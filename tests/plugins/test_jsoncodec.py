@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.event import EventTime
-from headrace.plugins.jsoncodec import REJECT, UnencodableError, decode, encode
+from headrace.plugins.jsoncodec import REJECT, UnencodableError, decode, encode, may_be_huge
 from headrace.testing.pipelines import Direct, Kit
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -47,6 +47,24 @@ def test_what_it_cannot_say_is_still_json(record):
 @pytest.mark.parametrize("policy", ["replace", "reject"])
 def test_exact(value, text, policy):
     assert encode({"v": value}, policy) == b'{"v":' + text + b"}"
+
+
+@pytest.mark.parametrize("value", [1 << 64, -(1 << 63) - 1])
+@pytest.mark.parametrize("before", [0, 90, 900])
+def test_an_integer_past_64_bits_is_found_wherever_it_stands(value, before):
+    for shift in range(37):  # every remainder by the distances of the samples
+        text = b'{"text":"%s","v":%d,"rest":"%s"}' % (b"x" * (before + shift), value, b"y" * 30)
+        assert may_be_huge(text)
+        assert decode(text)["v"] == value
+
+
+@pytest.mark.parametrize("pad", [0, 900])
+def test_times_and_counts_are_not_taken_for_one(pad):
+    for shift in range(37):
+        text = b'{"text":"%s","v":[9223372036854775807,1796074222123,"2026-11-30T21:30:22.123456789Z"]}'
+        text %= b"x" * (pad + shift)
+        assert not may_be_huge(text)
+        assert decode(text)["v"][0] == (1 << 63) - 1
 
 
 def test_keys():

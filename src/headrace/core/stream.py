@@ -45,7 +45,7 @@ class Stream(Timed):
     """
 
     __slots__ = (
-        "_clock", "_dead", "_loop", "_reader", "_reading", "_ready", "_shut", "_told", "_waiter", "_writer",
+        "_clock", "_dead", "_loop", "_plain", "_reader", "_reading", "_ready", "_shut", "_told", "_waiter", "_writer",
         "chain", "closed", "eof", "error", "fd", "owner", "peer", "read_size", "send_timeout", "sock", "uses",
     )  # fmt: skip
 
@@ -58,8 +58,7 @@ class Stream(Timed):
         *,
         peer: Address | None = None,
     ) -> None:
-        self.due = NEVER
-        self.tick = 0
+        self.due, self.tick = NEVER, 0
         if sock.gettimeout() != 0.0:
             sock.setblocking(False)
         self.sock = sock
@@ -75,6 +74,7 @@ class Stream(Timed):
         self.uses = 0
         self._loop = loop
         self._clock = clock
+        self._plain = type(self) is Stream  # bytes pass unchanged: no call of _receive, _transmit
         self._reading = False  # the owner wants bytes
         self._reader: Watch | None = None  # add_reader is in force
         self._writer = False  # add_writer is in force
@@ -119,7 +119,7 @@ class Stream(Timed):
             self._unwanted()
             return
         try:
-            data = self._receive(self.read_size)
+            data = self.sock.recv(self.read_size) if self._plain else self._receive(self.read_size)
         except BlockingIOError:
             return
         except (OSError, errors.ConnectionFailed) as error:
@@ -216,7 +216,7 @@ class Stream(Timed):
             self.append(data)
             return
         try:
-            done = self._transmit(data)
+            done = self.chain.write_to(self.sock, data) if self._plain else self._transmit(data)
         except (OSError, errors.ConnectionFailed) as error:
             self._end(failure("send()", error), soon=True)
             return

@@ -15,7 +15,9 @@ from headrace.errors import ConnectionFailed
 if TYPE_CHECKING:
     import logging
     import socket
+    from collections.abc import Callable
 
+    from headrace.core.clock import Clock
     from headrace.core.http1.server import Handler as RequestHandler
     from headrace.core.http1.settings import ServerSettings
     from headrace.pipeline.context import Context
@@ -36,7 +38,10 @@ HANDSHAKE_TIMEOUT: Final = 10.0
 
 
 class HttpListener:
-    """sock: open already. transport: opened by its owner. evicted: idle connections closed without descriptors."""
+    """sock: open already. transport: opened by its owner. evicted: idle connections closed without descriptors.
+
+    serve: makes the connection of a stream that was accepted.
+    """
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class HttpListener:
         *,
         log: logging.Logger,
         evicted: int,
+        serve: Callable[[Stream, Any, ServerSettings, Clock], HttpConnection] = HttpConnection,
     ) -> None:
         self._context = context
         self._transport = transport
@@ -55,6 +61,7 @@ class HttpListener:
         self._settings = settings
         self._log = log
         self._evicted = evicted
+        self._connection = serve
         self._shaking: set[asyncio.Task[None]] = set()
         self._listener = Listener(
             sock,
@@ -101,7 +108,7 @@ class HttpListener:
         self._serve(stream)
 
     def _serve(self, stream: Stream) -> None:
-        self._handler.connections.add(HttpConnection(stream, self._handler, self._settings, self._context.clock))
+        self._handler.connections.add(self._connection(stream, self._handler, self._settings, self._context.clock))
 
     async def quiesce(self) -> None:
         """Accept nothing new; idle connections close, busy ones after their answer."""

@@ -57,6 +57,7 @@ class HeadRules:
         "line",
         "max_headers",
         "quick",
+        "recent",
         "seen",
         "seen_10",
         "size",
@@ -77,6 +78,7 @@ class HeadRules:
         self.block = re.compile(rb"(?:" + line + rb")*+\r?\n")
         self.line = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n")
         self.heads: dict[bytes, RequestHead] = {}
+        self.recent: RequestHead | None = None  # the one of `heads` that came last
         self.seen: dict[bytes, RequestFields] = {}
         self.seen_10: dict[bytes, RequestFields] = {}
         self.first_buffer = header_buffer
@@ -242,10 +244,13 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     scan: the walker that saw the beginning of the same head (its offsets are those of `data`). Raises
     HttpError: 400, 405, 414, 431 (the head is too large), 501 (unknown transfer coding), 505.
     """
+    if scan is None and (head := rules.recent) is not None and data.startswith(head.raw, at):
+        return head
     if scan is None and (end := data.find(b"\r\n\r\n", at, at + rules.quick) + 4) > 4:
         raw = data[at:end]
         head = rules.heads.get(raw)
         if head is not None:
+            rules.recent = head
             return head
         match = rules.line.match(raw)
         # A lone line feed may have ended the head before the place that was found: then it does not match.
@@ -265,7 +270,7 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
                 if head.length <= _SEEN_BYTES:
                     if len(rules.heads) >= _SEEN_LIMIT:
                         rules.heads.clear()
-                    rules.heads[raw] = head
+                    rules.heads[raw] = rules.recent = head
                 return head
     if scan is None:
         scan = HeadScan(at, rules)

@@ -36,10 +36,10 @@ next_serial = _serials.__next__
 """The number of the next connection of this process."""
 
 # Where a connection is.
-_IDLE, _BUSY, _DROPPING, _CLOSING, _GONE = range(5)
+IDLE, BUSY, DROPPING, CLOSING, GONE = range(5)
 FIRST_REQUEST: Final = 1.0
 """Seconds a connection without any request yet has for its first one, once the end was announced."""
-_ANSWERING = (_BUSY, _DROPPING)
+_ANSWERING = (BUSY, DROPPING)
 
 
 class HttpConnection(Timed):
@@ -75,7 +75,7 @@ class HttpConnection(Timed):
         self._buffer = b""
         self._scan: HeadScan | None = None
         self._eof = False
-        self._phase = _IDLE
+        self._phase = IDLE
         self._resting = False  # the deadline is that of a head, not that between requests
         self._rules = settings.rules
         self.since = now = clock.now()
@@ -97,14 +97,14 @@ class HttpConnection(Timed):
     @property
     def idle(self) -> bool:
         """Between requests, with nothing received of the next one."""
-        return self._phase == _IDLE and not self._buffer
+        return self._phase == IDLE and not self._buffer
 
     def __repr__(self) -> str:
         return f"<HttpConnection *{self.serial} {self.stream.peer!r} requests={self.requests}>"
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client: answer the requests that are whole, until one is not answered at once."""
-        if self._phase != _IDLE:
+        if self._phase != IDLE:
             if self._phase in _ANSWERING:
                 self._more(data)
             return
@@ -138,7 +138,7 @@ class HttpConnection(Timed):
             if fields.chunked or fields.content_length:
                 at = open_body(exchange, data, at)
             self.exchange = exchange
-            self._phase = _BUSY
+            self._phase = BUSY
             self.serving = True
             try:
                 work = handle(exchange)
@@ -157,7 +157,7 @@ class HttpConnection(Timed):
                 not exchange.keep_alive or exchange.body is not None or stream.chain.length or stream.closed
             ) and not self._go_on(exchange, data, at):
                 return
-            self._phase = _IDLE
+            self._phase = IDLE
             if self._resting and self.due <= now + self.settings.keepalive_timeout:
                 self.since = now  # the deadline is looked at when it comes
             else:
@@ -170,12 +170,12 @@ class HttpConnection(Timed):
         self._eof = True
         phase = self._phase
         exchange = self.exchange
-        if phase == _BUSY:
+        if phase == BUSY:
             if exchange is not None and exchange.body is not None:
                 exchange.body.fail(HttpError(400, "client prematurely closed connection"))
             if exchange is not None and exchange.abort_on_eof:
                 self._aborted(exchange, None)
-        elif phase != _GONE:
+        elif phase != GONE:
             self._close()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -194,8 +194,8 @@ class HttpConnection(Timed):
                 report(self, exchange, failure)
 
     def _leave(self) -> None:
-        if self._phase != _GONE:
-            self._phase = _GONE
+        if self._phase != GONE:
+            self._phase = GONE
             self._buffer = b""
             self._scan = None
             self.stats.connections -= 1
@@ -211,7 +211,7 @@ class HttpConnection(Timed):
 
     def steer(self) -> None:
         """Read on, or not: bytes of a body that is wanted, or the end of the client; no further requests."""
-        if self._phase != _BUSY:
+        if self._phase != BUSY:
             return
         body = self.exchange.body if self.exchange is not None else None
         ended = body is None or body.done or body.error is not None
@@ -227,9 +227,9 @@ class HttpConnection(Timed):
             self._buffer = b""
         body = self.exchange.body if self.exchange is not None else None
         at = 0 if body is None or body.done else body.offer(data, 0)
-        if self._phase == _BUSY:
+        if self._phase == BUSY:
             self._hold(data, at)
-        elif self._phase == _DROPPING and body is not None:
+        elif self._phase == DROPPING and body is not None:
             self._buffer = data[at:]
             if body.error is not None:
                 self.give_up()
@@ -256,7 +256,7 @@ class HttpConnection(Timed):
 
     def _refuse_head(self, raw: bytes, error: HttpError) -> None:
         """A head that is broken, too large or too slow: answer it, then close."""
-        self._phase = _BUSY
+        self._phase = BUSY
         exchange = refuse_head(self, raw, error)
         if exchange.finished:
             self.finish(exchange)
@@ -267,7 +267,7 @@ class HttpConnection(Timed):
             return
         self.stats.answered += 1
         self.exchange = None
-        if self._phase != _BUSY:
+        if self._phase != BUSY:
             return
         data, self._buffer = self._buffer, b""
         if self._go_on(exchange, data, 0):
@@ -277,7 +277,7 @@ class HttpConnection(Timed):
     def _go_on(self, exchange: Exchange, data: bytes, at: int) -> bool:
         """After an answer: True when the next request may be served now. Else the rest of the input is kept."""
         stream = self.stream
-        if stream.closed or self._phase == _GONE:
+        if stream.closed or self._phase == GONE:
             return False
         body = exchange.body
         if not exchange.keep_alive or self.closing:
@@ -289,7 +289,7 @@ class HttpConnection(Timed):
                 self._end(linger=True)
             else:
                 self.exchange = exchange
-                self._phase = _DROPPING
+                self._phase = DROPPING
                 stream.start_reading()
             return False
         if stream.chain.length:
@@ -301,12 +301,12 @@ class HttpConnection(Timed):
         return True
 
     def _drained(self, error: BaseException | None) -> None:
-        if error is None and self._phase == _BUSY:
+        if error is None and self._phase == BUSY:
             self._next()
 
     def _next(self) -> None:
         """Wait for the next request; one that is here already is served from the loop, not from our caller."""
-        self._phase = _IDLE
+        self._phase = IDLE
         self._await_request()
         if self._buffer:
             asyncio.get_running_loop().call_soon(self._serve_buffered)
@@ -317,7 +317,7 @@ class HttpConnection(Timed):
         self.stream.start_reading()
 
     def _serve_buffered(self) -> None:
-        if self._buffer and self._phase == _IDLE and not self.stream.closed:
+        if self._buffer and self._phase == IDLE and not self.stream.closed:
             data, self._buffer = self._buffer, b""
             self.stream.start_reading()
             self.pipelined = self.requests + 1
@@ -329,7 +329,7 @@ class HttpConnection(Timed):
         if not (linger and self.settings.lingering_close) or self._eof or self.stream.closed:
             self._close()
             return
-        self._phase = _CLOSING
+        self._phase = CLOSING
         self.clock.suspend(self)
         hold_open(self.stream, self, self.settings, self.clock)
 
@@ -339,7 +339,7 @@ class HttpConnection(Timed):
         self._end(linger=True)
 
     def _close(self) -> None:
-        self._phase = _CLOSING
+        self._phase = CLOSING
         self._buffer = b""
         self.clock.suspend(self)
         self.stream.close()
@@ -390,7 +390,7 @@ class HttpConnection(Timed):
 
     def expired(self) -> None:
         """The deadline has come; for a keep-alive one it may have moved (moving it costs one field)."""
-        if self._phase != _IDLE:
+        if self._phase != IDLE:
             return
         if self._resting:
             left = self.since + self.settings.keepalive_timeout - self.clock.now()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from headrace.core.clock import Clock
+    from headrace.core.http1.events import RequestHead
     from headrace.core.http1.exchange import Exchange
     from headrace.core.http1.server import HttpConnection
     from headrace.pipeline.event import Event, Record
@@ -71,27 +72,50 @@ class RequestHandler:
         self._lines = {status: Throttle() for status in (400, 500, 503)}
         self.connections: set[HttpConnection] = set()
         self._empty: asyncio.Event | None = None
+        self._begun: Awaitable[None] | Exception | None = None
+        """What became of a body that `prompt` took, for `handle` of the same request."""
         self.requests = 0
         self.events = 0
         self.refused: Counter[int] = Counter()
 
+    def prompt(self, conn: HttpConnection, head: RequestHead, body: bytes, keep_alive: bool) -> bytes | None:
+        """Answer now when the buffers take the events of the body at once."""
+        try:
+            plan = self._plans.get(head.raw) or self._planner.plan(head)
+            if plan.final:
+                return None
+            pending = self._take(conn, head, plan, body)
+        except Exception as error:  # noqa: BLE001 - raised by `handle`
+            self._begun = error
+            return None
+        if pending is not None:
+            self._begun = pending
+            return None
+        self.requests += 1
+        return plan.kept_whole if keep_alive else plan.closing_whole
+
     def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         """Answer now when the body is here and the buffers take it, otherwise return what does it."""
         self.requests += 1
+        begun, self._begun = self._begun, None
+        if isinstance(begun, Exception):
+            raise begun
         head = exchange.head
         plan = self._plans.get(head.raw) or self._planner.plan(head)
+        if begun is not None:
+            return self._when_taken(exchange, plan, begun)
         if not plan.final:
             body = exchange.body_now()
             if body is None:
                 return self._later(exchange, plan)
-            pending = self._take(exchange, plan, body)
+            pending = self._take(exchange.conn, head, plan, body)
             if pending is not None:
                 return self._when_taken(exchange, plan, pending)
-        exchange.respond(plan.kept if exchange.keep_alive else plan.closing, plan.body)
+        self._answer(exchange, plan)
         return None
 
     async def _later(self, exchange: Exchange, plan: Plan) -> None:
-        pending = self._take(exchange, plan, await exchange.read_body())
+        pending = self._take(exchange.conn, exchange.head, plan, await exchange.read_body())
         if pending is None:
             self._answer(exchange, plan)
         else:
@@ -107,58 +131,56 @@ class RequestHandler:
     def _answer(self, exchange: Exchange, plan: Plan) -> None:
         exchange.respond(plan.kept if exchange.keep_alive else plan.closing, plan.body)
 
-    def _take(self, exchange: Exchange, plan: Plan, body: bytes) -> Awaitable[None] | None:
+    def _take(self, conn: HttpConnection, head: RequestHead, plan: Plan, body: bytes) -> Awaitable[None] | None:
         """Decode a body and emit its events; None when they are in the buffers. Raises HttpError."""
         if plan.coding:
             body = expand(plan.coding, body, self._expanded_limit)
         now = self._clock.wall_ns()
-        time = plan.time
+        events: list[Event]
         if plan.decode is not None:
             records = plan.decode(body)
+            if len(records) == 1 and plan.time is None and self._time_key not in records[0]:
+                events = [(now, records[0])]  # one record a request is common, and a call costs as much as the rest
+            else:
+                events = self._timed(records, plan.time, now)
         elif self._parse is not None:
-            return self._emit_parsed(exchange, plan, self._parse(body), now)
+            given = plan.time
+            events = [(given or (now if time is None else time), record) for time, record in self._parse(body)]
         else:
             parameters = self._parameters(plan, body)
-            records = _of_parameters(parameters)
-            time = query_time(parameters)
-        events: list[Event]
-        key = self._time_key
-        if time is not None:
-            events = [(time, record) for record in records]
-        elif len(records) == 1 and key not in records[0]:
-            events = [(now, records[0])]  # one record a request is common, and a comprehension costs a function
-        elif any([key in record for record in records]):  # noqa: C419 - a list is half the time of a generator
-            events = timed(records, now, key=key, keep=self._keep_time_key, convert=self._convert)
-        else:
-            events = [(now, record) for record in records]
-        return self._emit_events(exchange, plan, events)
-
-    def _emit_parsed(
-        self, exchange: Exchange, plan: Plan, parsed: list[tuple[int | None, Record]], now: int
-    ) -> Awaitable[None] | None:
-        given = plan.time
-        events = [(given or (now if time is None else time), record) for time, record in parsed]
-        return self._emit_events(exchange, plan, events)
-
-    def _emit_events(self, exchange: Exchange, plan: Plan, events: list[Event]) -> Awaitable[None] | None:
+            events = self._timed(_of_parameters(parameters), query_time(parameters), now)
         if plan.added or self._remote_addr:
-            added = dict(plan.added)
-            if self._remote_addr:
-                peer = exchange.conn.peer
-                added["REMOTE_ADDR"] = plan.forwarded or (peer if isinstance(peer, str) else peer[0])
-            for _, record in events:
-                record.update(added)
+            self._add(conn, plan, events)
         if not events:
             return None
         batch = Batch(events, None, len(events))
         if plan.named:
-            batch.id = batch_id(plan.tag.encode("utf-8", "surrogateescape"), exchange.head.header(CHUNK) or b"")
+            batch.id = batch_id(plan.tag.encode("utf-8", "surrogateescape"), head.header(CHUNK) or b"")
         try:
             pending = self.emit(plan.tag, batch)
         except Error as error:
             raise _as_status(error) from error
-        self.events += len(events)
+        self.events += batch.count
         return pending
+
+    def _timed(self, records: list[Record], time: int | None, now: int) -> list[Event]:
+        """Give records the time of the request, or that of their own field, or now."""
+        if time is not None:
+            return [(time, record) for record in records]
+        key = self._time_key
+        events = [(now, record) for record in records if key not in record]
+        if len(events) == len(records):
+            return events
+        return timed(records, now, key=key, keep=self._keep_time_key, convert=self._convert)
+
+    def _add(self, conn: HttpConnection, plan: Plan, events: list[Event]) -> None:
+        """Add to each record what its request says."""
+        added = plan.added
+        if self._remote_addr:
+            peer = conn.peer
+            added = {**added, "REMOTE_ADDR": plan.forwarded or (peer if isinstance(peer, str) else peer[0])}
+        for _, record in events:
+            record.update(added)
 
     @staticmethod
     def _parameters(plan: Plan, body: bytes) -> Parameters:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.conf.params import array, boolean, integer, raw_section, reserved, section, size, string, time
+from headrace.core.http1.prompt import PromptConnection
 from headrace.core.http1.server import ServerSettings
 from headrace.pipeline.plugin import ListenSpec, Source
 from headrace.plugins.http_listener import HttpListener
@@ -151,7 +152,14 @@ class HttpInput(Source):
         )
         sock = context.sockets[self.address]
         self._listener = HttpListener(
-            context, sock, self.transport, self._handler, self._settings, log=self.log, evicted=EVICTED
+            context,
+            sock,
+            self.transport,
+            self._handler,
+            self._settings,
+            log=self.log,
+            evicted=EVICTED,
+            serve=PromptConnection,
         )
         self._listener.start()
 

@@ -73,7 +73,8 @@ class Plan:
     what <parse> reads. coding: Content-Encoding. time: from the query, in nanoseconds. added: fields for
     each record. forwarded: the first address of X-Forwarded-For. fields: header lines of every answer.
     named: the request names the chunk that is its body.
-    kept, closing: the answer when all is well. final: an answer that needs no body (kept, closing, body).
+    kept, closing: the head of the answer when all is well, body: its body; kept_whole, closing_whole: both together.
+    final: an answer that needs no body of the request.
     """
 
     tag: str = ""
@@ -89,6 +90,8 @@ class Plan:
     kept: bytes = b""
     closing: bytes = b""
     body: bytes = b""
+    kept_whole: bytes = b""
+    closing_whole: bytes = b""
     named: bool = False
     final: bool = False
 
@@ -155,6 +158,8 @@ class Planner:
         size = None if status == 204 else len(plan.body)
         plan.kept = answers.head(status, fields + plan.fields, size, keep_alive=True)
         plan.closing = answers.head(status, fields + plan.fields, size, keep_alive=False)
+        plan.kept_whole = plan.kept + plan.body
+        plan.closing_whole = plan.closing + plan.body
         return plan
 
     def _tag(self, path: bytes) -> str:
