@@ -19,14 +19,14 @@ from headrace.core.clock import Waiter
 from headrace.core.failure import describe, failure
 from headrace.core.names import literal
 from headrace.core.stream import Stream
-from headrace.core.tls import TlsStream
+from headrace.core.tls import TlsConfig, TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.core.clock import Clock
     from headrace.core.names import Addresses, Names
-    from headrace.core.tls import TlsConfig, TlsEngine
+    from headrace.core.tls_engine import Engine, Terms
 
 _PROXY_HEAD_LIMIT = 16_384
 _END = b"\r\n\r\n"
@@ -78,7 +78,7 @@ async def dial(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     timeout: float | None = 60.0,  # noqa: ASYNC109 - one deadline for all addresses
-    tls: TlsConfig | None = None,
+    tls: Terms | None = None,
     tls_timeout: float | None = None,
     proxy: Proxy | None = None,
     nodelay: bool = True,
@@ -99,10 +99,10 @@ async def dial(
     due = None if timeout is None else clock.now() + timeout
     shake = timeout if tls_timeout is None else tls_timeout
     first = Target(proxy.host, proxy.port) if proxy else target
-    if tls is not None:
+    if isinstance(tls, TlsConfig):
         tls.context()  # a setting that cannot work is found before the peer is bothered
     sock, peer = await _connect(first, loop, clock, due, nodelay=nodelay, keepalive=keepalive, names=names, local=local)
-    engine: TlsEngine | None = None
+    engine: Engine | None = None
     if proxy is not None:
         tunnel = await _tunnel(sock, peer, target, proxy, loop, clock, due, shake)
         if tls is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import errors
 from headrace.core.chain import FLUSH_BYTES, Chain
 from headrace.core.failure import closed
+from headrace.core.owner import peer_of
 from headrace.core.stream import READ_SIZE, Owner, Stream
 from headrace.core.tls_config import TlsConfig, forget_contexts, handshake_error, reason_of, tls_version
 from headrace.core.tls_engine import TlsEngine
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     import socket
 
     from headrace.core.clock import Clock
+    from headrace.core.openssl.hooks import Hooks
     from headrace.core.stream import Address
+    from headrace.core.tls_engine import Engine, Terms
 
 __all__ = ["TlsConfig", "TlsEngine", "TlsStream", "forget_contexts", "stats", "tls_version"]
 
@@ -44,43 +47,40 @@ class Stats:
 
 
 stats = Stats()
-_sessions: OrderedDict[tuple[TlsConfig, str | None, Address], ssl.SSLSession] = OrderedDict()
+_sessions: OrderedDict[tuple[Terms, str | None, Address], Any] = OrderedDict()
 
 
 class TlsStream(Stream):
     """A TLS connection on a connected socket; errors.ConfError when the settings cannot work.
 
+    config: a TlsConfig, or the Context or Peering of core.openssl. engine: the session behind it.
     server_hostname: clients: the name to verify and to send as SNI, unless the config names another.
-    outer: the session of a TLS proxy through which this one is spoken.
+    outer: the session of a TLS proxy through which this one is spoken. hooks: servers: what the handshake asks.
     established: the handshake is done. session_reused: it resumed an earlier session.
     """
 
-    __slots__ = ("_encrypting", "_engine", "_farewell", "_name", "_stash", "_wire", "config", "established")
+    __slots__ = ("_encrypting", "_farewell", "_name", "_stash", "_wire", "config", "engine", "established")
 
     def __init__(
         self,
         sock: socket.socket,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        config: TlsConfig,
+        config: Terms,
         owner: Owner | None = None,
         *,
         peer: Address | None = None,
         server_hostname: str | None = None,
-        outer: TlsEngine | None = None,
+        outer: Engine | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
-        context = config.context()
-        name = None if config.is_server else (config.server_hostname or server_hostname or None)
-        super().__init__(sock, loop, clock, owner, peer=peer)
+        name = config.name_of(server_hostname)
+        address: Address = peer_of(sock) if peer is None else peer
+        resume = _sessions.get((config, name, address)) if config.reuse_sessions else None
+        self.engine: Engine = config.engine(name=name, resume=resume, outer=outer, hooks=hooks)
+        super().__init__(sock, loop, clock, owner, peer=address)
         self.config = config
         self._name = name
-        self._engine = TlsEngine(
-            context,
-            server_side=config.is_server,
-            server_hostname=name,
-            resume=_sessions.get((config, name, self.peer)) if config.reuse_sessions else None,
-            outer=outer,
-        )
         self._wire = Chain()
         self._encrypting = 0  # bytes of the chain whose ciphertext is in _wire
         self._stash = b""  # plaintext that a probe came upon
@@ -90,51 +90,50 @@ class TlsStream(Stream):
     @property
     def session_reused(self) -> bool:
         """Whether the handshake resumed an earlier session."""
-        return bool(self._engine.session.session_reused)
+        return self.engine.session_reused
 
     @property
     def ragged_eof(self) -> bool:
         """The peer ended without close_notify: bytes whose length is not known otherwise may be missing."""
-        return self._engine.ragged
+        return self.engine.ragged
 
     @property
     def version(self) -> str | None:
         """The protocol in use ("TLSv1.3")."""
-        return self._engine.session.version()
+        return self.engine.version
 
     @property
     def cipher(self) -> str | None:
         """The name of the cipher suite in use."""
-        cipher = self._engine.session.cipher()
-        return cipher[0] if cipher else None
+        return self.engine.cipher
 
     @property
     def alpn(self) -> str | None:
         """The application protocol agreed on."""
-        return self._engine.session.selected_alpn_protocol()
+        return self.engine.alpn
 
     @property
     def asked_name(self) -> str | None:
-        """Servers: the name that the client asked for (SNI), where the context's sni_callback has kept it."""
-        return getattr(self._engine.session, "asked_name", None)
+        """Servers: the name that the client asked for (SNI)."""
+        return self.engine.asked_name
 
     @property
     def session_id(self) -> str | None:
         """The id of the session in hexadecimal digits."""
-        session = self._engine.session.session
-        return session.id.hex() if session is not None else None
+        return self.engine.session_id
 
     def peer_der(self) -> bytes | None:
-        """The verified certificate of the peer in DER, None without one."""
-        return self._engine.session.getpeercert(binary_form=True)
+        """The certificate of the peer in DER, None without one."""
+        return self.engine.peer_der()
 
     def peer_certificate(self) -> dict[str, Any] | None:
         """The verified certificate of the peer, as ssl.SSLObject.getpeercert gives it."""
-        return self._engine.session.getpeercert()
+        engine = self.engine
+        return engine.session.getpeercert() if isinstance(engine, TlsEngine) else None
 
     def begin_with(self, wire: bytes) -> None:
         """Take ciphertext that was read from the socket already; before `handshake`."""
-        self._engine.feed(wire)
+        self.engine.feed(wire)
 
     async def handshake(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - on the wheel
         """Shake hands; before start_reading. The stream is closed when it fails.
@@ -148,9 +147,14 @@ class TlsStream(Stream):
             while not self._shake():
                 if self.closed:
                     raise self.error or closed()
+                waiting, self.engine.waiting = self.engine.waiting, None
+                if waiting is not None:
+                    async with self._clock.timeout(None if due is None else max(due - self._clock.now(), 0.0)):
+                        await waiting
+                    continue
                 await self._wait_readable(due)
                 with contextlib.suppress(BlockingIOError):
-                    self._engine.feed(self.sock.recv(READ_SIZE))
+                    self.engine.feed(self.sock.recv(READ_SIZE))
         except errors.Timeout:
             stats.failed += 1
             late = errors.Timeout(f"TLS handshake with {self._peer_text()} timed out")
@@ -166,9 +170,9 @@ class TlsStream(Stream):
     def _shake(self) -> bool:
         """One step; what there is to tell the peer, an alert too, is sent."""
         try:
-            return self._engine.handshake()
+            return self.engine.handshake()
         finally:
-            self._wire.append(self._engine.outgoing())
+            self._wire.append(self.engine.outgoing())
             self.flush()
 
     def _flush_established(self) -> None:
@@ -176,7 +180,7 @@ class TlsStream(Stream):
         stats.handshakes += 1
         if self.session_reused:
             stats.session_reused += 1
-        if self._engine.buffered:
+        if self.engine.buffered:
             self._ready = True
         if self.chain.length:
             self.flush()
@@ -203,7 +207,7 @@ class TlsStream(Stream):
     def _more(self) -> bool:
         if not self.established or self.eof:
             return False
-        return bool(self._stash) or self._engine.ended or self._engine.buffered
+        return bool(self._stash) or self.engine.ended or self.engine.buffered
 
     def _pull(self, limit: int) -> bytes | None:
         data = super()._pull(limit)
@@ -216,13 +220,14 @@ class TlsStream(Stream):
         if stash:
             self._stash = stash[limit:]
             return stash[:limit]
-        engine = self._engine
+        engine = self.engine
         try:
             data = engine.read(limit) if engine.buffered else b""
             if not data and not engine.ended:
                 engine.feed(self.sock.recv(READ_SIZE))
                 data = engine.read(limit)
-                self._answer()
+                if not data:
+                    self._answer()
         except ssl.SSLError as error:
             raise _broken("recv()", error) from error
         if not data and not engine.ended:
@@ -230,8 +235,8 @@ class TlsStream(Stream):
         return data
 
     def _answer(self) -> None:
-        """TLS itself may have something to say (a key update)."""
-        out = self._engine.outgoing()
+        """TLS itself may have something to say (a key update); beside data it goes with the next that is written."""
+        out = self.engine.outgoing()
         if out:
             self._wire.append(out)
             self.flush()
@@ -256,7 +261,7 @@ class TlsStream(Stream):
 
     def _transmit(self, data: bytes) -> bool:
         self.chain.append(data)
-        chain, wire, engine = self.chain, self._wire, self._engine
+        chain, wire, engine = self.chain, self._wire, self.engine
         budget = FLUSH_BYTES
         while True:
             if wire.length and not self._send_wire():
@@ -314,9 +319,9 @@ class TlsStream(Stream):
         stash, self._stash = self._stash, b""
         return stash
 
-    def detach_session(self) -> tuple[socket.socket, TlsEngine]:
+    def detach_session(self) -> tuple[socket.socket, Engine]:
         """Give socket and session away, for another session that is spoken through this one."""
-        return self.detach(), self._engine
+        return self.detach(), self.engine
 
     def _let_go(self) -> None:
         super()._let_go()
@@ -325,7 +330,7 @@ class TlsStream(Stream):
 
     def _keep_session(self) -> None:
         # At the end: the tickets of TLS 1.3 come after the handshake.
-        session = self._engine.session.session
+        session = self.engine.current_session
         if session is not None:
             key = (self.config, self._name, self.peer)
             _sessions[key] = session

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 
 from headrace import errors
 from headrace.core.failure import failure
+from headrace.core.tls_engine import TlsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
+
+    from headrace.core.openssl.hooks import Hooks
+    from headrace.core.tls_engine import Engine
 
 _VERSIONS = {
     "SSLV3": ssl.TLSVersion.SSLv3,
@@ -75,6 +80,17 @@ class TlsConfig:
     def is_server(self) -> bool:
         """Whether this side answers handshakes."""
         return self.role == "server"
+
+    def name_of(self, dialled: str | None) -> str | None:
+        """Clients: the name to send and to verify, for a host that was dialled."""
+        return None if self.is_server else self.server_hostname or dialled or None
+
+    def engine(self, *, name: str | None, resume: Any, outer: Engine | None, hooks: Hooks | None) -> TlsEngine:
+        """A session of Python's ssl; it has no hooks. errors.ConfError: the settings cannot work."""
+        if hooks is not None:
+            raise errors.ConfError("hooks of a handshake need OpenSSL's own library")
+        context = self.context()
+        return TlsEngine(context, server_side=self.is_server, server_hostname=name, resume=resume, outer=outer)
 
     def context(self) -> ssl.SSLContext:
         """The context of these settings; errors.ConfError, naming the file, when they cannot work."""

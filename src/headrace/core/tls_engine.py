@@ -1,14 +1,76 @@
 """One TLS session over memory buffers: ciphertext in, plaintext out and back. No I/O.
 
-Engines nest: `outer` is the session that this one is spoken through (TLS to a proxy, and TLS through it to
-the target), so what is called ciphertext here is always what goes on the wire.
+`Engine` is what a stream needs of one; `TlsEngine` is the one of Python's ssl, core.openssl.connection.Connection
+that of OpenSSL's library itself.
+
+Engines nest: `outer` is the session that this one is spoken through (TLS to a proxy, and TLS through it to the
+target), so what is called ciphertext here is always what goes on the wire.
 """
 
 from __future__ import annotations
 
 import ssl
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.core.openssl.hooks import Hooks
 
 _RECORD = 16_384
+
+
+class Engine(Protocol):
+    """A session; any method may raise ssl.SSLError.
+
+    ended, ragged: see TlsEngine. buffered: `read` may have something without more from the wire. waiting: what a
+    handshake that has returned False waits for; None: for the wire.
+    """
+
+    ended: bool
+    ragged: bool
+    waiting: Awaitable[Any] | None
+
+    @property
+    def buffered(self) -> bool: ...  # noqa: D102
+    @property
+    def version(self) -> str | None: ...  # noqa: D102
+    @property
+    def cipher(self) -> str | None: ...  # noqa: D102
+    @property
+    def alpn(self) -> str | None: ...  # noqa: D102
+    @property
+    def asked_name(self) -> str | None: ...  # noqa: D102
+    @property
+    def session_reused(self) -> bool: ...  # noqa: D102
+    @property
+    def session_id(self) -> str | None: ...  # noqa: D102
+    @property
+    def current_session(self) -> Any: ...  # noqa: D102
+
+    def feed(self, wire: bytes) -> None: ...  # noqa: D102
+    def read(self, limit: int) -> bytes: ...  # noqa: D102
+    def write(self, plain: bytes) -> None: ...  # noqa: D102
+    def handshake(self) -> bool: ...  # noqa: D102
+    def say_goodbye(self) -> None: ...  # noqa: D102
+    def outgoing(self) -> bytes: ...  # noqa: D102
+    def peer_der(self) -> bytes | None: ...  # noqa: D102
+
+
+class Terms(Protocol):
+    """The settings of one side, from which engines are made; a value, or known by its identity."""
+
+    @property
+    def is_server(self) -> bool: ...  # noqa: D102
+    @property
+    def reuse_sessions(self) -> bool: ...  # noqa: D102
+    def name_of(self, dialled: str | None) -> str | None:
+        """Clients: the name to send, for a host that was dialled."""
+        ...
+
+    def engine(self, *, name: str | None, resume: Any, outer: Engine | None, hooks: Hooks | None) -> Engine:
+        """A session. name: see name_of. Raises errors.ConfError when the settings cannot work."""
+        ...
 
 
 class TlsEngine:
@@ -18,7 +80,7 @@ class TlsEngine:
     what came before may be cut short.
     """
 
-    __slots__ = ("_in", "_out", "ended", "outer", "ragged", "session")
+    __slots__ = ("_in", "_out", "ended", "outer", "ragged", "session", "waiting")
 
     def __init__(
         self,
@@ -27,7 +89,7 @@ class TlsEngine:
         server_side: bool,
         server_hostname: str | None = None,
         resume: ssl.SSLSession | None = None,
-        outer: TlsEngine | None = None,
+        outer: Engine | None = None,
     ) -> None:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
@@ -35,6 +97,48 @@ class TlsEngine:
         self.outer = outer
         self.ended = False
         self.ragged = False
+        self.waiting: Awaitable[Any] | None = None
+
+    @property
+    def version(self) -> str | None:
+        """The protocol in use ("TLSv1.3")."""
+        return self.session.version()
+
+    @property
+    def cipher(self) -> str | None:
+        """The name of the cipher suite in use."""
+        cipher = self.session.cipher()
+        return cipher[0] if cipher else None
+
+    @property
+    def alpn(self) -> str | None:
+        """The application protocol agreed on."""
+        return self.session.selected_alpn_protocol()
+
+    @property
+    def asked_name(self) -> str | None:
+        """Servers: the name that the client asked for (SNI), where the context's sni_callback has kept it."""
+        return getattr(self.session, "asked_name", None)
+
+    @property
+    def session_reused(self) -> bool:
+        """Whether the handshake resumed an earlier session."""
+        return bool(self.session.session_reused)
+
+    @property
+    def current_session(self) -> ssl.SSLSession | None:
+        """The session, to be resumed by another."""
+        return self.session.session
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session in hexadecimal digits."""
+        session = self.session.session
+        return session.id.hex() if session is not None else None
+
+    def peer_der(self) -> bytes | None:
+        """The verified certificate of the peer in DER, None without one."""
+        return self.session.getpeercert(binary_form=True)
 
     @property
     def buffered(self) -> bool:

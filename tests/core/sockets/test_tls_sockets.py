@@ -226,7 +226,7 @@ async def test_no_version_in_common_says_so(pki):
 async def test_client_certificates(pki):
     server = TlsConfig(role="server", cert=pki.server, ca_path=pki.ca)
     one, two = await shaken(pki, client=TlsConfig(ca_path=pki.ca, cert=pki.client), server=server)
-    assert two.peer_certificate()["subjectAltName"] == (("email", "client@example.org"),)
+    assert b"client@example.org" in two.peer_der()
     one.abort()
     two.abort()
     _, theirs = await failing(pki, server=server)

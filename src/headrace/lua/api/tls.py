@@ -22,6 +22,8 @@ from headrace.errors import ConfError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.core.tls_engine import Engine
+
 Why = tuple[None, bytes]
 _AGAIN: Why = (None, b"again")
 _WRITE: Why = (None, b"write")
@@ -56,7 +58,7 @@ def _pem_of(data: bytes, kind: bytes) -> bytes | None:
 class _Session:
     __slots__ = ("engine", "fd", "key", "left", "name", "unsent")
 
-    def __init__(self, fd: int, engine: TlsEngine, name: str) -> None:
+    def __init__(self, fd: int, engine: Engine, name: str) -> None:
         self.fd = fd
         self.engine = engine
         self.name = name
@@ -89,7 +91,7 @@ class TlsApi:
         self.configs = configs
         self._open: dict[int, _Session] = {}
         self._files: dict[bytes, int] = {}
-        self._saved: dict[int, ssl.SSLSession] = {}
+        self._saved: dict[int, Any] = {}
         self._handles = itertools.count(1)
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -161,7 +163,7 @@ class TlsApi:
         """The first certificate of a PEM text."""
         return _der_of(text, b"CERTIFICATE")
 
-    def adopt(self, fd: int, engine: TlsEngine) -> int:
+    def adopt(self, fd: int, engine: Engine) -> int:
         """A session that is open already (that of the client)."""
         handle = next(self._handles)
         self._open[handle] = _Session(fd, engine, "client")
@@ -225,7 +227,7 @@ class TlsApi:
 
     def tls_session(self, handle: int) -> int | None:
         """A number that stands for the session, to be resumed by a later handshake."""
-        found = self._open[handle].engine.session.session
+        found = self._open[handle].engine.current_session
         if found is None:
             return None
         number = next(self._handles)
