@@ -591,3 +591,21 @@ async def test_variables_of_the_request_follow_its_headers(gateway):
     )
     assert (await gateway.get("/a")).text == "localhost new.com"
     assert 'variable "query_string" not changeable' in (await gateway.get("/b")).text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "set_by_lua_file $a nothere.lua; echo x;",
+        "rewrite_by_lua_file nothere.lua; echo x;",
+        "access_by_lua_file nothere.lua; echo x;",
+        "echo x; header_filter_by_lua_file nothere.lua;",
+        "echo x; body_filter_by_lua_file nothere.lua;",
+        "echo x; log_by_lua_file nothere.lua;",
+    ],
+)
+async def test_a_file_that_is_not_there_is_named(gateway, code):
+    await gateway.start(f"location / {{ {code} }}")
+    await gateway.raw(b"GET / HTTP/1.0\r\n\r\n")
+    path = f"{gateway.folder}/nothere.lua"
+    assert f'failed to load external Lua file "{path}": cannot open {path}: No such file or directory' in gateway.log()

@@ -30,8 +30,7 @@ def balanced(handlers: LuaHandlers, source: Source) -> Callable[[Group, Request]
         handlers.begin(request)
         chunk = source.chunk(request)
         if chunk.failure is not None:
-            kind = b'external Lua file "%b"' % chunk.name[1:] if chunk.path is not None else b"inlined Lua code"
-            request.log_error(log.ERR, b"failed to load %b: %b" % (kind, chunk.failure))
+            request.log_error(log.ERR, chunk.said)
             return ERROR
         outer, api.steered = api.steered, steered
         try:

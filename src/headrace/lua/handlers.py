@@ -117,8 +117,7 @@ class LuaHandlers:
             self._enter(request)
             chunk = source.chunk(request)
             if chunk.failure is not None:
-                kind = b'external Lua file "%b"' % chunk.name[1:] if chunk.path is not None else b"inlined Lua code"
-                request.log_error(log.ERR, b"failed to load %b: %b" % (kind, chunk.failure))
+                request.log_error(log.ERR, chunk.said)
                 return chunk.status
             result = runtime.run(chunk.ref, request.id, flags + (HEAD if request.method == b"HEAD" else 0))
             if result is False:
@@ -155,7 +154,7 @@ class LuaHandlers:
         def handle(request: Request) -> None:
             chunk = source.chunk(request)
             if chunk.failure is not None:
-                request.log_error(log.ERR, b"failed to load inlined Lua code: " + chunk.failure)
+                request.log_error(log.ERR, chunk.said)
                 return
             result = run_plain(chunk.ref, request.id, LOG)
             if isinstance(result, tuple) and not result[0]:
@@ -171,7 +170,7 @@ class LuaHandlers:
             self._enter(request)
             chunk = source.chunk(request)
             if chunk.failure is not None:
-                request.log_error(log.ERR, b"failed to load inlined Lua code: " + chunk.failure)
+                request.log_error(log.ERR, chunk.said)
                 return 500
             ok, value = run_set(chunk.ref, request.id, *(evaluate(arg, request) for arg in args))
             if not ok:
@@ -189,9 +188,8 @@ class LuaHandlers:
         def handle(request: Request) -> None:
             self._enter(request)
             chunk = source.chunk(request)
-            result = (
-                (False, chunk.failure) if chunk.failure is not None else run_plain(chunk.ref, request.id, HEADER_FILTER)
-            )
+            failed = chunk.failure is not None
+            result = (False, chunk.said) if failed else run_plain(chunk.ref, request.id, HEADER_FILTER)
             if not result[0]:
                 request.log_error(log.ERR, result[1])
                 _replace(request, 500)
@@ -216,7 +214,7 @@ class LuaHandlers:
                         state.ended = True
                     return bytes(result)
             else:
-                result = b"failed to load Lua code: " + chunk.failure
+                result = chunk.said
             request.log_error(log.ERR, result)
             request.exchange.conn.stream.abort()
             return b""

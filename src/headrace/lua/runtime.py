@@ -99,6 +99,12 @@ class Chunk:
     failure: bytes | None = None
     status: int = 500
 
+    @property
+    def said(self) -> bytes:
+        """What the error log says of a failure."""
+        kind = b'external Lua file "%b"' % self.name[1:] if self.path is not None else b"inlined Lua code"
+        return b"failed to load %b: %b" % (kind, self.failure or b"")
+
 
 class Runtime:
     """See the module. requests: live requests by handle (tests give their own). side: whom the VM serves."""
