@@ -316,7 +316,7 @@ async def test_a_stop_lets_streams_end(site, tmp_path):
         (h2.frame(h2.PRIORITY, 0, 1, b"1"), h2.FRAME_SIZE_ERROR),
         (h2.frame(h2.GOAWAY, 0, 0, b"1"), h2.FRAME_SIZE_ERROR),
         (h2.frame(h2.PUSH_PROMISE, 0, 1, b""), h2.PROTOCOL_ERROR),
-        (b"\xff\xff\xff\x00\x00\x00\x00\x00\x01", h2.FRAME_SIZE_ERROR),
+        (b"\xff\xff\xff\x01\x00\x00\x00\x00\x01", h2.FRAME_SIZE_ERROR),
     ],
 )
 async def test_what_ends_a_connection(site, data, code):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headrace.core.http1.settings import ServerSettings
 from headrace.core.http2 import frames as h2
 from headrace.core.http2.frames import Fault, FrameReader
-from headrace.core.http2.heads import HeadDecoder, answer_block, encode_fields, request_head
+from headrace.core.http2.heads import HeadDecoder, answer_block, request_head
+from headrace.core.http2.hpack import encode_fields
 from headrace.errors import HttpError
 
 SETTINGS = ServerSettings()
@@ -39,10 +40,30 @@ def test_frames_are_the_same_however_they_come(made, data):
 
 def test_a_large_frame_is_refused_by_its_header():
     reader = FrameReader()
-    reader.feed(h2.frame(h2.DATA, 0, 1, b"x" * (h2.FRAME_SIZE + 1))[:9])
+    reader.feed(h2.frame(h2.HEADERS, 0, 1, b"x" * (h2.FRAME_SIZE + 1))[:9])
     with pytest.raises(Fault) as caught:
         reader.next()
     assert caught.value.code == h2.FRAME_SIZE_ERROR
+
+
+@pytest.mark.parametrize("padding", [b"", b"\0", b"\3\0\0\0"])
+@pytest.mark.parametrize("cut", [1, 9, 10, 5000, 100_000])
+def test_a_large_data_frame_is_taken_in_pieces(padding, cut):
+    body = bytes(range(256)) * 200
+    flags = h2.END_STREAM | (h2.PADDED if padding else 0)
+    wire = h2.frame(h2.DATA, flags, 5, padding[:1] + body + padding[1:]) + h2.frame(h2.PING, 0, 0, b"x" * 8)
+    reader, found = FrameReader(), []
+    for at in range(0, len(wire), cut):
+        reader.feed(wire[at : at + cut])
+        while (one := reader.next()) is not None:
+            found.append(one)
+    assert found.pop() == (h2.PING, 0, 0, b"x" * 8)
+    assert {one[0] for one in found} == {h2.DATA}
+    assert [one[1] & h2.END_STREAM for one in found] == [0] * (len(found) - 1) + [1]
+    assert b"".join(h2.unpadded(one[1], one[3]) for one in found) == body
+    assert sum(len(one[3]) for one in found) == len(body) + len(padding)
+    assert len(found) < 20
+    assert reader.begun is None
 
 
 def test_a_request_becomes_the_head_that_http1_has():
@@ -89,12 +110,12 @@ def test_malformed_requests(fields):
 
 
 def test_heads_are_limited_when_they_are_decoded():
-    decoder = HeadDecoder(ServerSettings(large_headers=(2, 600)).rules)
+    decoder = HeadDecoder.of(ServerSettings(large_headers=(2, 600)).rules)
     encoder = Encoder()
     assert decoder.decode(encoder.encode([*GET, (b"x", b"y" * 600)]))[-1] == (b"x", b"y" * 600)
     for fields in ([(b"x", b"y" * 601)], [(b"x", b"y" * 599)] * 3, [(b"a", b"")] * 1300):
         with pytest.raises(Fault) as caught:
-            HeadDecoder(ServerSettings(large_headers=(2, 600)).rules).decode(Encoder().encode(fields))
+            HeadDecoder.of(ServerSettings(large_headers=(2, 600)).rules).decode(Encoder().encode(fields))
         assert caught.value.code == h2.ENHANCE_YOUR_CALM
 
 
@@ -102,7 +123,7 @@ def test_a_compressed_bomb_is_not_unpacked():
     """A block of a few kilobytes that stands for many megabytes."""
     bomb = Encoder().encode([(b"x", b"y" * 3900)]) + b"\xbe" * 16_000
     with pytest.raises(Fault) as caught:
-        HeadDecoder(SETTINGS.rules).decode(bomb)
+        HeadDecoder.of(SETTINGS.rules).decode(bomb)
     assert caught.value.code == h2.ENHANCE_YOUR_CALM
 
 
@@ -110,7 +131,7 @@ def test_a_compressed_bomb_is_not_unpacked():
 def test_any_block_is_decoded_or_a_fault(block):
     """Nothing else is raised."""
     with contextlib.suppress(Fault, HttpError):
-        request_head(HeadDecoder(SETTINGS.rules).decode(block), SETTINGS)
+        request_head(HeadDecoder.of(SETTINGS.rules).decode(block), SETTINGS)
 
 
 TEXT = st.text("abcdefghijklmnop-", min_size=1, max_size=20).map(str.encode)

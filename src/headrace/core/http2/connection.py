@@ -65,8 +65,8 @@ class Http2Connection(Timed):
         self.turns = Turns(stream, self._rest)
         self.peer_window = h2.DEFAULT_WINDOW
         self.settled = False  # the client has acknowledged our settings
-        self._reader = FrameReader()
-        self.decoder = HeadDecoder(settings.rules)
+        self.decoder = HeadDecoder.of(settings.rules)
+        self._reader = FrameReader(max(self.decoder.most_bytes, h2.FRAME_SIZE))
         self.block: tuple[int, int, list[bytes]] | None = None  # stream, flags, pieces of a header block
         self.streams: dict[int, Http2Stream] = {}
         self.active = 0  # answers that are not complete, of streams that are gone too
@@ -86,7 +86,11 @@ class Http2Connection(Timed):
         stats.accepted += 1
         stats.connections += 1
         stream.send_timeout = settings.send_timeout
-        values = {h2.SET_MAX_STREAMS: settings.http2_streams, h2.SET_WINDOW: self.preread}
+        values = {
+            h2.SET_MAX_STREAMS: settings.http2_streams,
+            h2.SET_WINDOW: self.preread,
+            h2.SET_FRAME_SIZE: h2.MAX_FRAME_SIZE,
+        }
         self.send(h2.settings_frame(values) + h2.window_frame(0, h2.MAX_WINDOW - h2.DEFAULT_WINDOW))
         clock.schedule(self, settings.header_timeout)
         stream.set_owner(self)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.http1.exchange import Exchange
 from headrace.core.http2.frames import END_STREAM, INTERNAL_ERROR, PROTOCOL_ERROR
-from headrace.core.http2.heads import answer_block, encode_fields
+from headrace.core.http2.heads import answer_block
+from headrace.core.http2.hpack import encode_fields
 from headrace.errors import ConnectionFailed, HttpError
 
 if TYPE_CHECKING:

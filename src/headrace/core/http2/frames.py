@@ -25,6 +25,8 @@ PRIORITY_FLAG: Final = 0x20
 SET_HEADER_TABLE_SIZE, SET_ENABLE_PUSH, SET_MAX_STREAMS, SET_WINDOW, SET_FRAME_SIZE = 1, 2, 3, 4, 5
 
 FRAME_SIZE: Final = 16_384
+PIECE: Final = 4096
+"""Bytes of a large DATA frame that are worth looking at before more of it is here."""
 MAX_FRAME_SIZE: Final = (1 << 24) - 1
 MAX_WINDOW: Final = (1 << 31) - 1
 DEFAULT_WINDOW: Final = 65_535
@@ -35,7 +37,7 @@ Frame = tuple[int, int, int, bytes]
 
 
 class Fault(Exception):
-    """The client has broken the protocol; `code` is what GOAWAY or RST_STREAM tell it.
+    """The peer has broken the protocol; `code` is what GOAWAY or RST_STREAM tell it.
 
     stream: 0 when it concerns the whole connection.
     """
@@ -48,17 +50,19 @@ class Fault(Exception):
 
 
 class FrameReader:
-    """Cuts what comes into frames. At most one frame is held.
+    """Cuts what comes into frames. At most one frame is held, and of a large DATA frame a piece at a time.
 
-    size: the largest payload that is taken, in bytes.
+    size: the largest payload that is taken of other frames, in bytes. who: the peer, as messages name it.
     """
 
-    __slots__ = ("_at", "_data", "size")
+    __slots__ = ("_at", "_cut", "_data", "size", "who")
 
-    def __init__(self, size: int = FRAME_SIZE) -> None:
+    def __init__(self, size: int = FRAME_SIZE, who: str = "client") -> None:
         self._data = b""
         self._at = 0
+        self._cut: tuple[int, int, int, int] | None = None  # of a large frame: flags, stream, bytes left, padding
         self.size = size
+        self.who = who
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the client; call `next` until it has no more."""
@@ -68,24 +72,60 @@ class FrameReader:
     def next(self) -> Frame | None:
         """The next whole frame; Fault FRAME_SIZE_ERROR."""
         data, at = self._data, self._at
+        if self._cut is not None:
+            return self._piece(self._cut)
         if len(data) - at < 9:
             return None
         high, low, kind, flags, stream = _HEAD.unpack_from(data, at)
         length = high << 8 | low
         if kind == PUSH_PROMISE:
-            raise Fault(PROTOCOL_ERROR, "client sent PUSH_PROMISE frame")
+            raise Fault(PROTOCOL_ERROR, f"{self.who} sent PUSH_PROMISE frame")
+        if length > FRAME_SIZE and kind == DATA:
+            return self._open(flags, stream & MAX_WINDOW, length)
         if length > self.size:
-            raise Fault(FRAME_SIZE_ERROR, f"client sent a too large frame: {length} bytes")
+            raise Fault(FRAME_SIZE_ERROR, f"{self.who} sent a too large frame: {length} bytes")
         end = at + 9 + length
         if len(data) < end:
             return None
         self._at = end
         return kind, flags, stream & MAX_WINDOW, data[at + 9 : end]
 
+    def _open(self, flags: int, stream: int, left: int) -> Frame | None:
+        """Begin a large DATA frame: it becomes small ones, with the padding and the end in the last of them."""
+        data, at = self._data, self._at + 9
+        padding = -1
+        if flags & PADDED:
+            if len(data) == at:
+                return None
+            padding = data[at]
+            at, left = at + 1, left - 1 - padding
+        self._at = at
+        return self._piece((flags, stream, left, padding))
+
+    def _piece(self, cut: tuple[int, int, int, int]) -> Frame | None:
+        flags, stream, left, padding = self._cut = cut
+        data, at = self._data, self._at
+        here = len(data) - at
+        if left:
+            size = min(left, FRAME_SIZE, here)
+            if not size or (size < left and size < PIECE):
+                return None  # a few octets are no frame
+            self._at = at + size
+            last = size == left and padding < 0
+            self._cut = None if last else (flags, stream, left - size, padding)
+            return DATA, flags & END_STREAM if last else 0, stream, data[at : at + size]
+        if here < padding:
+            return None
+        self._at = at + padding
+        self._cut = None
+        return DATA, flags, stream, bytes((padding,)) + data[at : at + padding]
+
     @property
     def begun(self) -> tuple[int, int] | None:
         """Kind and stream of a frame of which a part is here, (-1, 0) for a part of its header; None without one."""
         left = len(self._data) - self._at
+        if self._cut is not None:
+            return DATA, self._cut[1]
         if not left:
             return None
         if left < 9:

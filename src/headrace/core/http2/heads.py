@@ -8,26 +8,17 @@ blocks use the static table only, so that equal heads have equal blocks, which a
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
-
-from hpack import Decoder
-from hpack.exceptions import HPACKError, OversizedHeaderListError
-from hpack.huffman import HuffmanEncoder
-from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
-from hpack.table import HeaderTable
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.http1.events import RequestHead
 from headrace.core.http1.request import check_target, read_fields, show
 from headrace.core.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fault
+from headrace.core.http2.hpack import BadBlock, BlockDecoder, Field, encode_fields
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headrace.core.http1.request import HeadRules
     from headrace.core.http1.settings import ServerSettings
-
-Field = tuple[bytes, bytes]
 
 _PSEUDO: Final = frozenset({b":method", b":path", b":scheme", b":authority"})
 _METHOD: Final = re.compile(rb"[A-Z_-]+")
@@ -41,26 +32,33 @@ _BAD_VALUE: Final = re.compile(rb"[\x00\r\n]")
 _OF_HTTP1: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _ENTRY: Final = 32  # RFC 7541 4.1
 _KEPT: Final = 1024
-_CODED: Final = 1024  # longer texts are sent as they are: coding them would hold the loop
 _KEPT_BYTES: Final = 1536
 
 
 class HeadDecoder:
-    """Header blocks of one connection -> lists of fields, within nginx's limits for heads."""
+    """Header blocks of one connection -> lists of fields, within limits.
 
-    def __init__(self, rules: HeadRules) -> None:
-        self._size = rules.size
-        self._limit = rules.buffers * rules.size
-        self._most = rules.max_headers
-        self._decoder = Decoder(max_header_list_size=self._limit + _ENTRY * self._most)
+    size: bytes of one name or value; limit: of all together; most: how many fields.
+    """
+
+    def __init__(self, size: int, limit: int, most: int) -> None:
+        self._size = size
+        self._limit = limit
+        self._most = most
+        self._decoder = BlockDecoder(self._limit + _ENTRY * self._most)
+
+    @classmethod
+    def of(cls, rules: HeadRules) -> HeadDecoder:
+        """For requests: nginx's limits for heads."""
+        return cls(rules.size, rules.buffers * rules.size, rules.max_headers)
 
     def decode(self, block: bytes) -> list[Field]:
         """The fields of a block; Fault for the connection: its state is lost, or the client sends bombs."""
         try:
-            fields: list[Any] = list(self._decoder.decode(block, raw=True))
-        except OversizedHeaderListError as error:
-            raise _too_large() from error
-        except (HPACKError, IndexError, ValueError) as error:
+            fields = self._decoder.decode(block)
+        except BadBlock as error:
+            if error.too_large:
+                raise _too_large() from error
             raise Fault(COMPRESSION_ERROR, f"client sent an invalid header block: {error}") from error
         total = 0
         for name, value in fields:
@@ -69,7 +67,7 @@ class HeadDecoder:
                 raise _too_large()
         if total > self._limit or len(fields) > self._most:
             raise _too_large()
-        return [(bytes(name), bytes(value)) for name, value in fields]
+        return fields
 
     @property
     def most_bytes(self) -> int:
@@ -162,64 +160,6 @@ def trailer_fields(fields: list[Field]) -> list[Field]:
         if _BAD_NAME.search(name) or _BAD_VALUE.search(value) or name in _OF_HTTP1:
             raise _invalid(f'client sent invalid trailer: "{show(name)}"')
     return fields
-
-
-def _static_names() -> tuple[dict[bytes, int], dict[Field, int]]:
-    names: dict[bytes, int] = {}
-    whole: dict[Field, int] = {}
-    for index, (name, value) in enumerate(HeaderTable.STATIC_TABLE, 1):
-        names.setdefault(bytes(name), index)
-        whole.setdefault((bytes(name), bytes(value)), index)
-    return names, whole
-
-
-_NAMES, _WHOLE = _static_names()
-
-
-_encoder = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
-_strings: dict[bytes, bytes] = {}
-
-
-def _string(text: bytes) -> bytes:
-    """RFC 7541 5.2: in Huffman's code where that is shorter."""
-    found = _strings.get(text)
-    if found is None:
-        short = _encoder.encode(text) if len(text) <= _CODED else text
-        found = _integer(len(text), 7) + text if len(short) >= len(text) else _integer(len(short), 7, 0x80) + short
-        if len(text) <= _CODED:
-            if len(_strings) >= _KEPT:
-                _strings.clear()
-            _strings[text] = found
-    return found
-
-
-def _integer(value: int, bits: int, first: int = 0) -> bytes:
-    """RFC 7541 5.1."""
-    most = (1 << bits) - 1
-    if value < most:
-        return bytes((first | value,))
-    out = bytearray((first | most,))
-    value -= most
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def encode_fields(fields: Iterable[Field]) -> bytes:
-    """A header block; names in lower case. Nothing enters the dynamic table (RFC 7541 6.2.2)."""
-    out: list[bytes] = []
-    for field in fields:
-        index = _WHOLE.get(field)
-        if index is not None:
-            out.append(_integer(index, 7, 0x80))
-            continue
-        name, value = field
-        index = _NAMES.get(name)
-        out.append(_integer(index, 4) if index is not None else b"\0" + _string(name))
-        out.append(_string(value))
-    return b"".join(out)
 
 
 _blocks: dict[bytes, bytes] = {}

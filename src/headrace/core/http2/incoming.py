@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.core.http2.connection import Http2Connection
-    from headrace.core.http2.heads import Field
+    from headrace.core.http2.hpack import Field
 
 CONTINUATIONS: Final = 64
 FREE_BYTES: Final = 1 << 20

@@ -14,6 +14,7 @@ from headrace.edge.families.charset import CharsetFamily
 from headrace.edge.families.dav import DavFamily
 from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.geo import GeoFamily
+from headrace.edge.families.grpc import GrpcFamily
 from headrace.edge.families.gzip import GzipFamily
 from headrace.edge.families.gzip_static import GzipStaticFamily
 from headrace.edge.families.headers import HeadersFamily
@@ -98,6 +99,7 @@ def builtin() -> list[Family]:
         ScgiFamily(),
         UwsgiFamily(),
         MemcachedFamily(),
+        GrpcFamily(),
         EchoFamily(),
         SetMiscFamily(),
         SrcacheFamily(),

@@ -117,14 +117,16 @@ def _trailer(added: tuple[Added, ...]) -> Callable[[Request], None]:
             return
         if request.allow_ranges is None:
             request.content_length = None
-        request.trailers = partial(_made, request, wanted)
+        request.trailers = partial(_made, request, wanted, request.trailers)
 
     return prepare
 
 
-def _made(request: Request, wanted: list[Added]) -> list[tuple[bytes, bytes]]:
-    """The trailers, made one by one: the later ones may name the earlier ones."""
-    fields = request.sent_trailers = []
+def _made(
+    request: Request, wanted: list[Added], before: Callable[[], list[tuple[bytes, bytes]]] | None
+) -> list[tuple[bytes, bytes]]:
+    """The trailers, made one by one: the later ones may name the earlier ones. before: those of an upstream."""
+    fields = request.sent_trailers = [] if before is None else list(before())
     for item in wanted:
         value = evaluate(item.value, request)
         if value:

@@ -17,6 +17,7 @@ from headrace.errors import HttpError
 if TYPE_CHECKING:
     from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
+    from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.settings import Settings
 
 KEPT: Final = 128
@@ -118,6 +119,14 @@ def _take_fields(request: Request, head: ResponseHead, settings: Settings) -> bo
         else:
             out.add(name, value)
     return plain
+
+
+def pass_trailers(request: Request, reader: Reader) -> None:
+    """Let the trailers of the upstream follow the body, where the client understands them."""
+    if request.parent is not None or (reader.done and not reader.trailers):
+        return
+    if request.exchange.head.version == 20 or b"trailers" in (request.header_in(b"te") or b"").lower():
+        request.trailers = lambda: reader.trailers
 
 
 def follow(request: Request, head: ResponseHead, settings: Settings, target: bytes) -> int:

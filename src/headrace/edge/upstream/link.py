@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SYSTEM: Final = re.compile(r"\((\d+: [^()]*)\)$")
 POOL_MAX: Final = 1024
 """Idle connections of a group that sets no limit."""
-Key = tuple[bytes, "TlsConfig | None", str]
+Key = tuple[bytes, "TlsConfig | None", str, str]
 
 
 class Unreachable(Exception):
@@ -64,7 +64,7 @@ async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
         over_tls = over_tls if steered.tls is None else steered.tls
         visit.keep = steered.keep or visit.keep
     tls = tls_for(settings.tls, request, visit.route.host, name) if over_tls and settings.tls is not None else None
-    visit.key = key_of(peer, tls, local)
+    visit.key = key_of(peer, tls, local, settings.prefix)
     stream = take_kept(group, visit.key) if visit.keep is not None else None
     visit.cached = stream is not None
     if stream is not None:
@@ -107,9 +107,9 @@ def tls_for(tls: TlsSettings, request: Request, host: bytes, chosen: bytes | Non
     return config
 
 
-def key_of(peer: Peer, tls: TlsConfig | None, bind: str) -> Key:
+def key_of(peer: Peer, tls: TlsConfig | None, bind: str, protocol: str) -> Key:
     """What connections that may stand in for another have in common."""
-    return (peer.name, tls, bind)
+    return (peer.name, tls, bind, protocol)
 
 
 def take_kept(group: Group, key: Hashable) -> Stream | None:

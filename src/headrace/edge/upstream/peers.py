@@ -119,6 +119,8 @@ class Group:
         self.pool: Pool | None = None
         self.births: dict[int, float] = {}
         """When the connection with a descriptor was opened (clock seconds)."""
+        self.sessions: dict[int, Any] = {}
+        """What a protocol knows of the connection with a descriptor, from its opening on (grpc)."""
         self.opened = 0
         self.retried = 0
         """Kept connections that broke when they were used again."""

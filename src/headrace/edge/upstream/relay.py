@@ -65,6 +65,9 @@ class Relay:
         if request.header_only and not self.store:
             visit.done()
             return phases.OK
+        if not self.buffered and not self.inner and not pieces:
+            request.push()  # the client may act on the head before it hears more
+            request.exchange.flush()
         while True:
             for piece in pieces:
                 await self._take(piece)

@@ -9,6 +9,7 @@ from headrace.core.connect import Target
 from headrace.core.dns import NotResolved
 from headrace.core.names import literal
 from headrace.edge.upstream.address import Url, group_of, parse_url, peer_name
+from headrace.edge.upstream.body import send_ask
 from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.service import Route, Unroutable
 from headrace.edge.upstream.visit import Visit
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from headrace.core.dns import Resolver
+    from headrace.core.stream import Stream
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
     from headrace.edge.upstream.reply import Reader
+    from headrace.edge.upstream.service import Pump
     from headrace.edge.upstream.settings import Settings
 
 _turns: Final = itertools.count()
@@ -109,8 +112,12 @@ class PassService:
         """See Service."""
         raise NotImplementedError
 
-    def reader(self, request: Request, ask: Ask) -> Reader:
+    def talk(self, visit: Visit, stream: Stream) -> tuple[Pump | None, Reader]:
         """See Service."""
+        return send_ask(visit, stream), self.reader(visit.request, visit.ask)
+
+    def reader(self, request: Request, ask: Ask) -> Reader:
+        """What reads the answer."""
         raise NotImplementedError
 
 
@@ -128,5 +135,5 @@ def key_of(url: Url) -> str:
 def make_route(scheme: str, url: Url, group: Group) -> Route:
     """The route to a group."""
     port = b"" if url.unix is not None else b"%d" % url.port
-    tls = scheme in ("https", "suwsgi")
+    tls = scheme in ("https", "suwsgi", "grpcs")
     return Route(group, f"{scheme}://".encode(), url.default_host, port, url.uri, tls=tls)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from headrace.core.stream import Stream
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
     from headrace.edge.upstream.peers import Group
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.settings import Settings
+    from headrace.edge.upstream.visit import Visit
 
 
 @dataclass(slots=True)
@@ -38,6 +40,21 @@ class Unroutable(Exception):
         self.status = status
 
 
+class Pump(Protocol):
+    """Sends the rest of a request. complete: all of it is on its way."""
+
+    complete: bool
+
+    @property
+    def running(self) -> bool:
+        """It waits for the client or for the upstream."""
+        ...
+
+    def stop(self) -> None:
+        """The upstream wants no more."""
+        ...
+
+
 class Service(Protocol):
     """The upstream of one location, and the protocol it speaks."""
 
@@ -59,6 +76,6 @@ class Service(Protocol):
         """The request as the upstream gets it."""
         ...
 
-    def reader(self, request: Request, ask: Ask) -> Reader:
-        """What reads the answer."""
+    def talk(self, visit: Visit, stream: Stream) -> tuple[Pump | None, Reader]:
+        """Send the request: what still goes on sending it, and what reads the answer."""
         ...

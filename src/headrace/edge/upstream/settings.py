@@ -38,6 +38,7 @@ ORDERS: Final = frozenset(
 )
 HIDDEN: Final = {
     "proxy": ORDERS | {b"date", b"server", b"x-pad"},
+    "grpc": ORDERS | {b"date", b"server"},
     "fastcgi": ORDERS | {b"status"},
     "scgi": ORDERS | {b"status"},
     "uwsgi": ORDERS,
@@ -88,6 +89,7 @@ class Settings:
     intercept_errors: bool = False
     intercept_404: bool = False
     """A 404 is answered here, with error_page or the usual page."""
+    pass_trailers: bool = False
     pass_headers: bool = True
     pass_body: bool = True
     limit_rate: Value | None = None

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge import log, phases
 from headrace.edge.body import refuse_broken_body
 from headrace.edge.upstream import link
-from headrace.edge.upstream.answer import follow, orders_of, take_head
-from headrace.edge.upstream.body import BodyPump, send_ask, streams
+from headrace.edge.upstream.answer import follow, orders_of, pass_trailers, take_head
+from headrace.edge.upstream.body import streams
 from headrace.edge.upstream.cache.cacher import Cacher, open_cache, set_modified
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.edge.upstream.link import Key
     from headrace.edge.upstream.peers import Chooser, Group, Peer
     from headrace.edge.upstream.reply import Reader
-    from headrace.edge.upstream.service import Service
+    from headrace.edge.upstream.service import Pump, Service
     from headrace.edge.upstream.steer import Keep
 
 _UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
@@ -59,7 +59,7 @@ class Visit:
     cached = False
     sent = False
     task: asyncio.Task[None] | None = None
-    pump: BodyPump | None = None
+    pump: Pump | None = None
     gone = False
     behind = False
     """The answer goes to the cache only."""
@@ -251,9 +251,8 @@ class Visit:
         self.trial.connect_time = self.clock.now() - self._begun
         stream.send_timeout = self.settings.send_timeout
         self._base = stream.chain.sent
-        self.pump = send_ask(self, stream)
-        self.sent = True
-        reader = self.reader = self.service.reader(self.request, self.ask)
+        self.pump, reader = self.service.talk(self, stream)
+        self.reader, self.sent = reader, True
         while True:
             data = await self.read(HEADER)
             try:
@@ -320,6 +319,8 @@ class Visit:
             request.content_type = None
             return 404
         take_head(request, head, settings, orders, reader.length)
+        if settings.pass_trailers:
+            pass_trailers(request, reader)
         if head.status == 101:
             if request.header_in(b"upgrade") is None or request.parent is not None:
                 self.log(log.ERR, f"upstream sent unexpected status 101 while {HEADER}")
