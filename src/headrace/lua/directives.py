@@ -51,16 +51,20 @@ _NUMBERS = (
 
 
 class LuaFamily(BaseFamily):
-    """The family; `runtime` exists once the first Lua chunk or the end of the build needs it."""
+    """The family; `runtime` exists once the first Lua chunk or the end of the build needs it.
+
+    block: the level that it belongs to.
+    """
 
     specs = SPECS
+    block = "http"
 
     def __init__(self, configure: str = "") -> None:
         self._configure = configure
         """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
         self._shared: dict[str, int] = {}
-        self._http: Scope | None = None
+        self._block: Scope | None = None
         self._chunks: dict[tuple[Directive, int], Chunk] = {}
         self._confs: dict[tuple[tuple[str, Any], ...], Any] = {}
         self._handlers: LuaHandlers | None = None
@@ -84,9 +88,9 @@ class LuaFamily(BaseFamily):
                 self._balance(scope, directive)
         else:
             scope.set_once(directive, self._value(directive))
-        http = scope.enclosing("http")
-        if self._http is None and http is not None:
-            self._http = http
+        block = scope.enclosing(self.block)
+        if self._block is None and block is not None:
+            self._block = block
             scope.build.finishers.append(self._finish)
 
     def _share(self, directive: Directive) -> None:
@@ -157,10 +161,10 @@ class LuaFamily(BaseFamily):
         return directive.args[0]
 
     def _build(self, scope: Scope) -> Runtime:
-        """The runtime, when all directives of the http level are known."""
+        """The runtime, when all directives of the block's level are known."""
         if self.runtime is None:
-            http = scope.enclosing("http")
-            get = http.get if http is not None else scope.get
+            block = scope.enclosing(self.block)
+            get = block.get if block is not None else scope.get
             settings = Settings(
                 prefix=scope.build.prefix,
                 package_path=get("lua_package_path"),
@@ -176,12 +180,15 @@ class LuaFamily(BaseFamily):
                 shared_dicts=self._shared,
                 configure=self._configure,
             )
-            self.runtime = Runtime(settings)
+            self.runtime, self._handlers = self._run(settings)
             self.runtime.threads.pools.update(get("thread_pools", ()))
-            self._handlers = LuaHandlers(self.runtime)
             if not settings.code_cache:
                 scope.build.problems.warn("lua_code_cache is off; this will hurt performance", scope.place)
         return self.runtime
+
+    def _run(self, settings: Settings) -> tuple[Runtime, LuaHandlers]:
+        runtime = Runtime(settings)
+        return runtime, LuaHandlers(runtime)
 
     def compose(self, scope: Scope, location: Location) -> None:
         """See edge.registry.Family."""
@@ -250,7 +257,8 @@ class LuaFamily(BaseFamily):
             "check_client_abort": get("lua_check_client_abort", False),
             "underscores": get("lua_transform_underscores_in_response_headers", True),
             "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
-            "each": scope.get("body_filter_by_lua") is not None,  # the filter sees every piece of output by itself
+            # a filter sees every piece of output by itself, and a session has nothing that waits for more
+            "each": self.block != "http" or scope.get("body_filter_by_lua") is not None,
             "tls": self._tls(scope),
             "resolver": self._resolver(scope),
             "resolver_timeout": get("resolver_timeout", 30.0) * 1000,
@@ -293,7 +301,7 @@ class LuaFamily(BaseFamily):
 
     def _finish(self) -> None:
         """Every directive is applied: take what runs once a process."""
-        scope = self._http
+        scope = self._block
         assert scope is not None
         runtime = self._build(scope)
         for phase in ("init", "init_worker", "exit_worker"):

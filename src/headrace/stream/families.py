@@ -7,7 +7,7 @@ in http (maps, addresses, upstreams, logs, TLS) is edge's family with the contex
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.edge.families.access import AccessFamily
 from headrace.edge.families.common import (
@@ -38,10 +38,11 @@ from headrace.edge.values import compile_value
 from headrace.edge.variables import Variables
 from headrace.errors import ConfError
 from headrace.stream.service import StreamPort, StreamServer, StreamService
+from headrace.stream.steps import answer, read_hello, setter
 from headrace.stream.variables import CORE, PREFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.conf.check import Spec
     from headrace.conf.tree import Directive
@@ -136,11 +137,19 @@ class _Tls(_Borrowed, TlsFamily):
     specs = moved(TlsFamily.specs)
 
 
-def stream_families() -> list[Family]:
-    """Fresh instances of all families of the block, the block's own first."""
+class Script(Protocol):
+    """A family of a language: it adds steps and content to servers when all else is known of them."""
+
+    def compose_server(self, scope: Scope, server: StreamServer) -> None:
+        """Add what the level's directives say."""
+        ...
+
+
+def stream_families(scripts: Sequence[Script] = ()) -> list[Family]:
+    """Fresh instances of all families of the block, the block's own first. scripts: those of languages."""
     kinds = (_Realip, _Limits, _Access, _Maps, _Geo, _Upstreams, _Logs, _Tls, _Resolver)
     borrowed: tuple[Any, ...] = tuple(kind() for kind in kinds)
-    return [StreamFamily(borrowed), *borrowed]
+    return [StreamFamily(borrowed, scripts), *borrowed]
 
 
 class StreamFamily(BaseFamily):
@@ -169,8 +178,9 @@ class StreamFamily(BaseFamily):
         *(replace(one, contexts=frozenset(SS)) for one in PROXY_TLS_SPECS),
     )
 
-    def __init__(self, borrowed: Iterable[Any]) -> None:
+    def __init__(self, borrowed: Iterable[Any], scripts: Sequence[Script] = ()) -> None:
         self._borrowed = tuple(borrowed)
+        self._scripts = tuple(scripts)
         self._servers: list[Scope] = []
         self._service = StreamService()
 
@@ -289,9 +299,6 @@ class StreamFamily(BaseFamily):
         for family in self._borrowed:
             family.compose_server(scope, made)
         made.error_log = next(f for f in self._borrowed if isinstance(f, LogFamily)).error_log(scope, at_need=True)
-        made.answer = scope.own("return")
-        made.sets = scope.own("sets", [])
-        made.ssl_preread = get("ssl_preread", False)
         made.preread_buffer = get("preread_buffer_size", 16384)
         made.preread_timeout = get("preread_timeout", 30.0)
         made.proxy_protocol_timeout = get("proxy_protocol_timeout", 30.0)
@@ -300,7 +307,14 @@ class StreamFamily(BaseFamily):
             made.tls = replace(tls_config(scope), alpn=())
             made.tls.context()
         self._proxy(scope, made.proxy)
-        if made.answer is None and scope.own("proxy_pass") is None:
+        made.preread = (*(setter(*one) for one in scope.own("sets", [])), *made.preread)
+        if get("ssl_preread", False):
+            made.preread = (read_hello, *made.preread)
+        if scope.own("return") is not None:
+            made.content = answer(scope.own("return"))
+        for family in self._scripts:
+            family.compose_server(scope, made)
+        if made.content is None and scope.own("proxy_pass") is None:
             raise ConfError("no handler for server", scope.place)
         return made
 

@@ -82,7 +82,6 @@ class Relay(Timed):
         session = self.session
         if session.begun:
             data, session.begun = session.begun, b""
-            session.received += len(data)
             self._give(self.upstream, data)
             self.one.sent += len(data)
         await self._pump(session.stream, self.upstream, self.settings.upload_rate, up=True)

@@ -26,25 +26,27 @@ if TYPE_CHECKING:
     from headrace.edge.listen import Address as ListenAddress
     from headrace.edge.listen import ListenSpec
     from headrace.edge.upstream.peers import Group
-    from headrace.edge.values import Value
     from headrace.edge.variables import Variables
+    from headrace.stream.steps import Content, Step
 
 
 @dataclass
 class StreamServer:
-    """One server: what its sessions do. early: the handlers before TLS (real address, limits, access).
+    """One server: what its sessions do.
+
+    early: the handlers before TLS (real address, limits, access). preread: the steps after it. content: what is done
+    then, None: the session is handed on.
 
     Families of edge compose it as they compose a location.
     """
 
     variables: Variables
     proxy: ProxySettings = field(default_factory=ProxySettings)
-    answer: Value | None = None
-    sets: list[tuple[bytes, Value]] = field(default_factory=list)
     early: tuple[Any, ...] = ()
+    preread: tuple[Step, ...] = ()
+    content: Content | None = None
     log_handlers: tuple[Any, ...] = ()
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
-    ssl_preread: bool = False
     preread_buffer: int = 16384
     preread_timeout: float = 30.0
     proxy_protocol_timeout: float = 30.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,6 @@ from headrace.edge.accepted import Accepted
 from headrace.edge.connection import client_port, client_text
 from headrace.edge.values import evaluate, to_bytes
 from headrace.errors import ConnectionFailed, Timeout
-from headrace.stream import preread
 from headrace.stream.proxy import proxy
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.stream import Stream
     from headrace.core.tls_config import TlsConfig
+    from headrace.stream.preread import Hello
     from headrace.stream.service import StreamPort, StreamServer
     from headrace.stream.settings import Try
 
@@ -44,10 +43,15 @@ class Ended(Exception):
 class Session:
     """See the package. received, sent: bytes of the client, without TLS. begun: bytes of it that are read already.
 
+    id: the number that stands for it where no object may go. phase: "preread" during that. lua: what scripts keep.
     tries: the peers that were asked. hello: what ssl_preread found. datagrams: the client of a UDP session, which then
     also stands where the stream is: its `begun` is the first datagram. on_stop: called when the worker stops.
     """
 
+    method = b""
+    header_sent = False
+    phase = ""
+    redirects = 0
     parent = None
     captures: Sequence[bytes | None] = ()
     client: tuple[bytes, bytes | None] | None = None
@@ -58,19 +62,22 @@ class Session:
         self.location = self.server = server
         self.clock = clock
         self.start = clock.now()
-        self.serial = next_serial()
+        self.id = self.serial = next_serial()
         self.exchange = self.conn = self.main = self
         self.proxied: ProxyHeader | None = None
-        self.hello: preread.Hello | None = None
+        self.hello: Hello | None = None
         self.status = 0
         self.received = 0
         self.sent = 0
         self.begun = b""
         self.tries: list[Try] = []
+        self.lua: Any = None
+        self.on_abort: Callable[[], None] | None = None
+        self.abort_on_eof = False
         self.stream: Stream
         self.datagrams: DatagramPeer | None = None
         self.on_stop: Callable[[], None] | None = None
-        self._vars: dict[bytes, bytes] = {}
+        self._vars: dict[bytes, Any] = {}
         self._cleanups: list[Callable[[], None]] = []
 
     # what edge's values, logs and limits ask of a request
@@ -82,11 +89,20 @@ class Session:
 
     def get_slot(self, name: bytes) -> bytes | None:
         """The stored value of a variable."""
-        return self._vars.get(name)
+        value: bytes | None = self._vars.get(name)
+        return value
 
     def set_slot(self, name: bytes, value: bytes) -> None:
         """Store the value of a variable."""
         self._vars[name] = value
+
+    def variables(self) -> dict[bytes, Any]:
+        """The stored values of variables."""
+        return self._vars
+
+    def set_var(self, name: bytes, value: bytes) -> None:
+        """Set a variable. Raises KeyError when unknown, ValueError when it cannot be changed."""
+        self.server.variables.setter(name)(self, value)  # type: ignore[arg-type]
 
     def on_cleanup(self, callback: Callable[[], None]) -> None:
         """Call back when the session has ended and is logged."""
@@ -177,48 +193,39 @@ class Session:
         if encrypt is not None:
             begun, self.begun = self.begun, b""
             self.stream = await encrypt(self.stream, begun=begun)
-        if server.ssl_preread:
-            await self._preread()
-        for name, value in server.sets:
-            data = self.value(value)
-            self.set_slot(name, data)
-            self.set_slot(b"map " + name, data)  # what a map of this name has found, and finds no more
-        if server.answer is not None:
-            data = self.value(server.answer)
-            self.stream.write(data)
-            self.sent += len(data)
-            with contextlib.suppress(Timeout):
-                await self.stream.drained(server.proxy.timeout)
-            return OK
-        if server.proxy.target is None and server.proxy.group is None:
-            return OK
-        return await proxy(self, server.proxy)
+        if self.datagrams is None:
+            self.received += len(self.begun)
+        for step in server.preread:
+            self.phase = "preread"
+            code = step(self)
+            if code is not None and not isinstance(code, int):
+                code = await code
+            if code is not None:
+                return code
+        self.phase = ""
+        if server.content is None:
+            return await proxy(self, server.proxy)
+        code = server.content(self)
+        return code if isinstance(code, int) else await code
 
-    async def _preread(self) -> None:
-        server = self.server
-        due = self.clock.now() + server.preread_timeout
-        while True:
-            try:
-                self.hello = preread.parse(self.begun)
-            except preread.NoHello:
-                return
-            if self.hello is not None:
-                return
-            room = server.preread_buffer - len(self.begun)
-            if room <= 0:
-                self.log_error(log.ERR, b"preread buffer full")
-                raise Ended(BAD_REQUEST)
-            try:
-                data = await self.stream.read(min(room, _PIECE), max(due - self.clock.now(), 0.001))
-            except Timeout:
-                self.log_error(log.INFO, b"client timed out (110: Connection timed out) while prereading client data")
-                raise Ended(OK) from None
-            if not data:
-                self.received += len(self.begun)
-                raise Ended(OK)
-            self.begun += data
+    async def more(self, due: float) -> None:
+        """One more read into `begun`, before `due` by the clock. Raises Ended when there is no more, or no room."""
+        room = self.server.preread_buffer - len(self.begun)
+        if room <= 0:
+            self.log_error(log.ERR, b"preread buffer full while prereading client data")
+            raise Ended(BAD_REQUEST)
+        try:
+            data = await self.stream.read(min(room, _PIECE), max(due - self.clock.now(), 0.001))
+        except Timeout:
+            self.log_error(log.INFO, b"client timed out (110: Connection timed out) while prereading client data")
+            raise Ended(OK) from None
+        self.received += len(data)
+        if not data:
+            raise Ended(OK)
+        self.begun += data
 
     def _log(self) -> None:
+        self.phase = ""
         for handler in self.server.log_handlers:
             try:
                 handler(self)

@@ -6,6 +6,7 @@ The gateway is built once, in the master; workers inherit it, so its code and se
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua import check as lua_check
 from headrace.lua.directives import LuaFamily
+from headrace.lua.stream.directives import StreamLuaFamily
 from headrace.stream.families import stream_families
 from headrace.supervisor.program import Listen
 from headrace.topology.modules import configure_arguments
@@ -54,8 +56,10 @@ _LEVELS: Final = {
 
 def families() -> list[Family]:
     """Fresh families of all directives, Lua's included."""
-    known = [*registry.families(), *stream_families()]
-    return [*known, LuaFamily(configure_arguments([*(family.specs for family in known), LuaFamily.specs]))]
+    specs = [family.specs for family in (*registry.families(), *stream_families())]
+    configure = configure_arguments([*specs, LuaFamily.specs])
+    sessions = StreamLuaFamily(configure)
+    return [*registry.families(), *stream_families((sessions,)), LuaFamily(configure), sessions]
 
 
 def read(options: GatewayOptions, files: Files) -> tuple[Directive, ...]:
@@ -95,11 +99,11 @@ def plan_gateway(options: GatewayOptions, files: Files, problems: Problems) -> G
     lua_check.check(tree, prefix=options.prefix, conf_dir=os.path.dirname(options.conf), problems=problems)
     if len(problems.errors) > before:
         return None
-    lua = next(family for family in known if isinstance(family, LuaFamily))
+    runtimes = [family.runtime for family in known if isinstance(family, LuaFamily) and family.runtime is not None]
     logs = next(family for family in known if isinstance(family, LogFamily))
-    if lua.runtime is not None:
-        lua.runtime.use_error_log(gateway.error_log)
-    plan = GatewayPlan(options, gateway, lua.runtime, logs.bridged)
+    for runtime in runtimes:
+        runtime.use_error_log(gateway.error_log)
+    plan = GatewayPlan(options, gateway, runtimes, logs.bridged)
     if any(directive.name == "daemon" for directive in tree):
         plan.background = gateway.main.daemon
     return plan
@@ -109,14 +113,14 @@ class GatewayPlan:
     """A gateway that can be started: what the master needs to know of it."""
 
     def __init__(
-        self, options: GatewayOptions, gateway: Gateway, runtime: Runtime | None, bridged: list[Directive]
+        self, options: GatewayOptions, gateway: Gateway, runtimes: Sequence[Runtime], bridged: list[Directive]
     ) -> None:
         self.prefix = options.prefix
         self.settings: MainSettings = gateway.main
         self.pid_file = gateway.main.pid or options.pid_file
         self.background = options.background
         self._gateway = gateway
-        self._runtime = runtime
+        self._runtimes = runtimes
         self._bridged = bridged
 
     def listens(self) -> Sequence[Listen]:
@@ -157,8 +161,8 @@ class GatewayPlan:
                 make_temp_folder(folder, owner)
             except OSError as error:
                 raise ConfError(f'mkdir() "{folder}" failed ({error.errno}: {error.strerror})') from error
-        if self._runtime is not None:
-            self._runtime.run_init(worker_count=self.settings.worker_processes)
+        for runtime in self._runtimes:
+            runtime.run_init(worker_count=self.settings.worker_processes)
 
     def reopen_logs(self, owner: tuple[int, int] | None) -> None:
         """Open the logs anew in the master; owner: whom the files must belong to, so that workers can open them."""
@@ -176,7 +180,7 @@ class GatewayPlan:
 
     def part(self, identity: Identity) -> GatewayPart:
         """What one worker runs."""
-        return GatewayPart(self._gateway, self._runtime, identity)
+        return GatewayPart(self._gateway, self._runtimes, identity)
 
     def engine_log(self) -> EngineLog:
         """The error log of the main level, for what master and workers have to say."""
@@ -186,9 +190,9 @@ class GatewayPlan:
 class GatewayPart:
     """The gateway in one worker."""
 
-    def __init__(self, gateway: Gateway, runtime: Runtime | None, identity: Identity) -> None:
+    def __init__(self, gateway: Gateway, runtimes: Sequence[Runtime], identity: Identity) -> None:
         self._gateway = gateway
-        self._runtime = runtime
+        self._runtimes = runtimes
         self._identity = identity
         self._bridge: Bridge | None = None
 
@@ -201,8 +205,8 @@ class GatewayPart:
 
     async def start(self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Mapping[str, socket.socket]) -> None:
         """Tie Lua to the loop, run init_worker_by_lua, accept connections."""
-        if self._runtime is not None:
-            self._runtime.attach(loop, worker_id=self._identity.index, worker_count=self._identity.workers)
+        for runtime in self._runtimes:
+            runtime.attach(loop, worker_id=self._identity.index, worker_count=self._identity.workers)
         worker = self._identity.index
         own = {
             spec.socket_key: sockets[key_of(spec, worker if _is_each(spec) else 0)] for spec in self._gateway.listens
@@ -210,23 +214,29 @@ class GatewayPart:
         await self._gateway.start(loop, clock, own)
 
     async def stop(self, within: float) -> None:
-        """Answer what is there within `within` seconds, then end Lua."""
+        """Answer what is there and let timers end within `within` seconds, then end Lua."""
+        end = time.monotonic() + within
+        for runtime in self._runtimes:
+            runtime.begin_exit()
         await self._gateway.stop(within)
-        if self._runtime is not None:
-            self._runtime.exit()
+        for runtime in self._runtimes:
+            await runtime.timers_ended(end - time.monotonic())
+        for runtime in self._runtimes:
+            runtime.exit()
         if self._bridge is not None:
             await self._bridge.drain()
 
     def detach(self) -> None:
         """Leave the loop."""
-        if self._runtime is not None:
-            self._runtime.detach()
+        for runtime in self._runtimes:
+            runtime.detach()
 
     def stats(self) -> dict[str, Any]:
         """Figures of edge, of Lua and of the bridge."""
         figures: dict[str, Any] = {"edge": self._gateway.stats()}
-        if self._runtime is not None:
-            figures["lua"] = {**self._runtime.stats(), "pools": self._runtime.pools()}
+        for runtime in self._runtimes:
+            name = "lua" if runtime.side.name == "http" else f"{runtime.side.name}_lua"
+            figures[name] = {**runtime.stats(), "pools": runtime.pools()}
         if self._bridge is not None:
             figures["bridge"] = self._bridge.stats()
         return figures

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from headrace.edge.log import ErrorLog
     from headrace.edge.request import Request
 
+_DOING = {
+    "log": b" while logging request",
+    "preread": b" while prereading client data",
+    "connect": b" while connecting to upstream",
+}
 _DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
 
 
@@ -64,8 +69,8 @@ class ProcessApi:
         """One line of the error log."""
         request = self.requests.get(request_id)
         if request is not None:
-            if request.phase == "log":
-                message += b" while logging request"
+            if (doing := _DOING.get(request.phase)) is not None:
+                message += doing
             elif request.upstream is not None and request.upstream.stage:
                 message += b" while " + request.upstream.stage
             request.log_error(level, message)
