@@ -30,7 +30,9 @@ class NullOutput(Output):
 
     def process(self, tag: str, batch: Batch) -> None:
         """Throw a batch away. Raises Error with never_flush."""
-        self._drop(batch.count)
+        if self.never_flush:
+            self._drop(batch.count)
+        self.dropped += batch.count
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Throw a chunk away. Raises Error with never_flush."""

@@ -51,11 +51,14 @@ class PromptConnection(HttpConnection):
         stream = self.stream
         settings = self.settings
         stats = self.stats
+        rules = self._rules
+        clock_now = self.clock.now  # (a slot that is called where it is read is looked up the slow way)
+        prompt = self._prompt
         size = len(data)
         at = 0
         while at < size:
             try:
-                head = parse_request_head(data, at, self._rules)
+                head = parse_request_head(data, at, rules)
             except HttpError:
                 break  # found again, and answered
             if head is None:
@@ -65,11 +68,11 @@ class PromptConnection(HttpConnection):
             start = at + head.length
             if not length or (end := start + length) > size or (settings.max_body and length > settings.max_body):
                 break
-            now = self.clock.now()
+            now = clock_now()
             number = self.requests + 1
             keep_alive = fields.keep_alive and number < self._most and now < self._until
             self._phase = BUSY
-            answer = self._prompt(self, head, data[start:end], keep_alive)
+            answer = prompt(self, head, data[start:end], keep_alive)
             self._phase = IDLE
             if answer is None:
                 break

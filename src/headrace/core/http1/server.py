@@ -58,8 +58,7 @@ class HttpConnection(Timed):
     )  # fmt: skip
 
     def __init__(self, stream: Stream, handler: Handler, settings: ServerSettings, clock: Clock) -> None:
-        self.due = NEVER
-        self.tick = 0
+        self.due, self.tick = NEVER, 0
         self.stream = stream
         self.handler = handler
         self.settings = settings
@@ -128,7 +127,8 @@ class HttpConnection(Timed):
                 return
             scan = None
             fields = head.fields
-            now = self.clock.now()
+            clock_now = self.clock.now  # a slot that is called where it is read is looked up the slow way
+            now = clock_now()
             self.requests += 1
             stats.requests += 1
             self.pipelined = self.requests if at else self.pipelined

@@ -135,10 +135,11 @@ class RequestHandler:
         """Decode a body and emit its events; None when they are in the buffers. Raises HttpError."""
         if plan.coding:
             body = expand(plan.coding, body, self._expanded_limit)
-        now = self._clock.wall_ns()
+        wall_ns, decode, emit = self._clock.wall_ns, plan.decode, self.emit
+        now = wall_ns()
         events: list[Event]
-        if plan.decode is not None:
-            records = plan.decode(body)
+        if decode is not None:
+            records = decode(body)
             if len(records) == 1 and plan.time is None and self._time_key not in records[0]:
                 events = [(now, records[0])]  # one record a request is common, and a call costs as much as the rest
             else:
@@ -157,7 +158,7 @@ class RequestHandler:
         if plan.named:
             batch.id = batch_id(plan.tag.encode("utf-8", "surrogateescape"), head.header(CHUNK) or b"")
         try:
-            pending = self.emit(plan.tag, batch)
+            pending = emit(plan.tag, batch)
         except Error as error:
             raise _as_status(error) from error
         self.events += batch.count
