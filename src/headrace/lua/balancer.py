@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 ERROR = 500
 
 
-def balanced(handlers: LuaHandlers, source: Source) -> Callable[[Group, Request], Chooser]:
+def balanced(
+    handlers: LuaHandlers, source: Source, kind: type[Steered] = Steered
+) -> Callable[[Group, Request], Chooser]:
     """What makes choosers that run a script."""
     runtime = handlers.runtime
     api = runtime.balancer
@@ -43,4 +45,4 @@ def balanced(handlers: LuaHandlers, source: Source) -> Callable[[Group, Request]
         code = int(value or 0)
         return ERROR if code == -1 else code
 
-    return lambda group, request: Steered(group, request, script)
+    return lambda group, request: kind(group, request, script)

@@ -22,6 +22,7 @@ from headrace.edge.families.common import (
 )
 from headrace.edge.log import DEBUG
 from headrace.edge.phases import ACCESS, REWRITE, SERVER_REWRITE
+from headrace.edge.upstream.steer import Steered
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
 from headrace.lua.balancer import balanced
@@ -53,11 +54,12 @@ _NUMBERS = (
 class LuaFamily(BaseFamily):
     """The family; `runtime` exists once the first Lua chunk or the end of the build needs it.
 
-    block: the level that it belongs to.
+    block: the level that it belongs to. steered: what its scripts of upstreams steer.
     """
 
     specs = SPECS
     block = "http"
+    steered: type[Steered] = Steered
 
     def __init__(self, configure: str = "") -> None:
         self._configure = configure
@@ -140,7 +142,7 @@ class LuaFamily(BaseFamily):
             self._build(scope)
             assert self._handlers is not None
             group: Group = scope.build.upstreams[upstream.args[0].lower()]
-            group.make = balanced(self._handlers, self._source(scope, None, directive))
+            group.make = balanced(self._handlers, self._source(scope, None, directive), self.steered)
 
         scope.build.finishers.append(finish)
 

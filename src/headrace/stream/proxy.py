@@ -19,11 +19,13 @@ from headrace.edge.upstream.address import group_of, parse_url, peer_name
 from headrace.edge.upstream.link import tls_for
 from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.routing import key_of
+from headrace.edge.upstream.steer import Refused
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 from headrace.stream import udp
 from headrace.stream.relay import Relay
 from headrace.stream.settings import Try
+from headrace.stream.steer import SessionSteered
 
 if TYPE_CHECKING:
     from headrace.core.stream import Stream
@@ -45,10 +47,13 @@ async def proxy(session: Session, settings: ProxySettings) -> int:
         session.log_error(log.ERR, to_bytes(error.message))
         return _BAD_GATEWAY
     chooser = group.chooser(session)  # type: ignore[arg-type]
-    found = await _first_that_answers(session, settings, group, chooser, host)
+    try:
+        found = await _first_that_answers(session, settings, group, chooser, host)
+    except Refused as refused:
+        return refused.status
     if found is None:
         return _BAD_GATEWAY
-    peer, one, upstream = found
+    peer, one, upstream, settings = found
     relay: Relay | udp.DatagramRelay
     if isinstance(upstream, DatagramLink):
         session.note(b"proxy %b connected to %b" % (_own(upstream.sock.getsockname()), peer.name))
@@ -68,14 +73,20 @@ async def proxy(session: Session, settings: ProxySettings) -> int:
 
 async def _first_that_answers(
     session: Session, settings: ProxySettings, group: Group, chooser: Chooser, host: bytes
-) -> tuple[Peer, Try, Stream | DatagramLink] | None:
-    """The peer that was reached, and the connection to it; None, when all that may be asked have failed."""
+) -> tuple[Peer, Try, Stream | DatagramLink, ProxySettings] | None:
+    """The peer that was reached, the connection to it and the settings of this session.
+
+    None when all that may be asked have failed. Raises Refused, when a script does not want the session.
+    """
     clock = session.clock
     begin = clock.now()
     if settings.next_tries:
         chooser.tries = min(chooser.tries, settings.next_tries)
     while True:
         peer = chooser.choose(clock.now())
+        local = None
+        if isinstance(chooser, SessionSteered):
+            settings, local = chooser.settings, chooser.local
         if peer is None:
             session.tries.append(Try(group.name, clock.now()))
             session.log_error(log.ERR, b"no live upstreams while connecting to upstream")
@@ -84,7 +95,7 @@ async def _first_that_answers(
         session.tries.append(one)
         upstream = None
         try:
-            upstream = await _connect(session, settings, peer, host)
+            upstream = await _connect(session, settings, peer, host, local)
         except ConnectionFailed as error:
             session.log_error(log.ERR, _told(error, peer))
         finally:
@@ -93,7 +104,7 @@ async def _first_that_answers(
                 chooser.free(peer, clock.now(), failed=True)
         if upstream is not None:
             one.connected = clock.now() - one.begin
-            return peer, one, upstream
+            return peer, one, upstream, settings
         late = settings.next_timeout and clock.now() - begin >= settings.next_timeout
         if not settings.next_upstream or late or chooser.tries <= 0:
             return None
@@ -138,11 +149,17 @@ async def _route(session: Session, settings: ProxySettings) -> tuple[Group, byte
     return group_of(url, "upstream"), to_bytes(url.host)
 
 
-async def _connect(session: Session, settings: ProxySettings, peer: Peer, host: bytes) -> Stream | DatagramLink:
-    """Connect, say whose connection it is, and shake hands. Raises ConnectionFailed."""
+async def _connect(
+    session: Session, settings: ProxySettings, peer: Peer, host: bytes, bind: str | None
+) -> Stream | DatagramLink:
+    """Connect, say whose connection it is, and shake hands. Raises ConnectionFailed.
+
+    bind: the address to connect from when a script has said so.
+    """
     loop, clock = asyncio.get_running_loop(), session.clock
     local: tuple[str, int] | None = None
-    if settings.bind is not None and (text := session.value(settings.bind).decode()):
+    text = bind or ("" if settings.bind is None else session.value(settings.bind).decode())
+    if text:
         url = parse_url(text, 0, "proxy_bind")
         local = (url.host, url.port)
     if session.datagrams is not None:

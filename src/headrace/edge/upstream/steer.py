@@ -78,12 +78,7 @@ class Steered(RoundRobin):
         """See Chooser. Raises Refused."""
         self._fresh()
         self.begun += 1
-        state = state_of(self.request)
-        state.stage = _STAGE
-        try:
-            code = self.script(self.request, self)
-        finally:
-            state.stage = b""
+        code = self.ask()
         if code in NOBODY:
             return None
         if code:
@@ -93,6 +88,21 @@ class Steered(RoundRobin):
         self.tries += self.more
         self.peer.conns += 1
         return self.peer
+
+    def ask(self) -> int:
+        """Run the script; its code."""
+        state = state_of(self.request)
+        state.stage = _STAGE
+        try:
+            return self.script(self.request, self)
+        finally:
+            state.stage = b""
+
+    @property
+    def most(self) -> int:
+        """proxy_next_upstream_tries, 0: no limit."""
+        assert self.visit is not None
+        return self.visit.settings.next_tries
 
     def free(self, peer: Peer, now: float, *, failed: bool) -> bool:
         """See Chooser."""
@@ -121,8 +131,7 @@ class Steered(RoundRobin):
 
     def set_more_tries(self, count: int) -> str | None:
         """Allow more tries after the one that begins, within proxy_next_upstream_tries. Returns a warning."""
-        assert self.visit is not None
-        most = self.visit.settings.next_tries
+        most = self.most
         total = self.begun + self.tries - 1
         if most and total + count > most:
             self.more = most - total

@@ -16,6 +16,7 @@ from headrace.lua.specs import SPECS
 from headrace.lua.stream.handlers import StreamHandlers
 from headrace.lua.stream.side import StreamSide
 from headrace.stream.families import moved
+from headrace.stream.steer import SessionSteered
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
@@ -49,6 +50,7 @@ class StreamLuaFamily(LuaFamily):
     """The family of the block; its `runtime` is another VM than http's."""
 
     block = "stream"
+    steered = SessionSteered
     specs = table(
         *moved(SPECS, *_ONLY_HTTP).values(),
         Spec("preread_by_lua_block", frozenset(_SS), 0, 0, "lua"),

@@ -18,4 +18,10 @@ package.loaded.ndk = nil
 for _, name in ipairs { "ngx.req", "ngx.resp" } do
     package.preload[name] = nil
 end
+local balancer = package.preload["ngx.balancer"]
+package.preload["ngx.balancer"] = function()
+    local module = balancer()
+    module.enable_keepalive, module.recreate_request, module.set_upstream_tls = nil, nil, nil
+    return module
+end
 ngx.config.ngx_lua_version = 16 -- v0.0.16
