@@ -150,7 +150,7 @@ function tcp.peek(sock, ...)
         return ""
     end
     local most = host.preread_limits(R.id)
-    while #sock.rb < size do
+    while #sock.rb < size or size > most do
         if #sock.rb >= most then
             host.log(R.id, ngx.ERR, "preread buffer full")
             return S.exit_now(R, 400)
