@@ -45,7 +45,7 @@ local function failed(sock, why, number, where)
             host.log(R.id, number == 2 and ngx.CRIT or ngx.ERR,
                 "connect() to " .. where .. " failed (" .. number .. ": " .. S.error_words(number) .. ")")
         elseif why == "timeout" then
-            host.log(R.id, ngx.ERR, "lua tcp socket connect timed out, when connecting to " .. where)
+            host.log(R.id, ngx.ERR, S.says .. "tcp socket connect timed out, when connecting to " .. where)
         end
     end
     local pool = sock.pool

@@ -227,6 +227,8 @@ S.stats = {
     opened = 0, reused = 0, discarded = 0, closed = 0, chain_peak = 0, timers = 0, running_timers = 0,
 }
 S.settings = host.settings
+--- How lines of the error log about sockets begin.
+S.says = (S.settings.subsystem == "http" and "" or S.settings.subsystem .. " ") .. "lua "
 
 local LARGE = 262144 -- bytes; a buffer that is used again gives back what it took beyond
 

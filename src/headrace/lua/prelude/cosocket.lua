@@ -109,7 +109,7 @@ end
 local function read_failed(sock, why)
     if why == "timeout" then
         sock.timed_out = true
-        log_error(S.R, "lua tcp socket read timed out")
+        log_error(S.R, S.says .. "tcp socket read timed out")
         return why
     end
     sock.rclosed = true
@@ -161,7 +161,7 @@ function methods.send(sock, ...)
         return sent
     end
     if why == "timeout" then
-        log_error(S.R, "lua tcp socket write timed out")
+        log_error(S.R, S.says .. "tcp socket write timed out")
     end
     discard(sock)
     return nil, why == "broken pipe" and "closed" or why

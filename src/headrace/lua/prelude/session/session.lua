@@ -8,6 +8,9 @@ S.PREREAD = S.REWRITE
 S.phases[S.PREREAD], S.context_names[S.PREREAD] = "preread", "preread_by_lua*"
 
 ngx.req = {}
+host.buffering = function() -- that is for HTTP/1.0
+    return 0
+end
 S.tell_fields, S.untold_of = function() end, function() end
 
 local function begin()
