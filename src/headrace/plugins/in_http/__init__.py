@@ -6,6 +6,8 @@ input.py      HttpInput: parameters, the listener, start and end
 handler.py    the answer to each request
 plan.py       what a head means: tag, format, time, extra fields, the answer's head
 body.py       body -> records, compressed bodies
+bounds.py     what one body may become
+room.py       what all bodies together may take
 form.py       URL-encoded and multipart forms
 times.py      event times from texts and record fields
 cors.py       which origins may send

@@ -1,8 +1,8 @@
 """The answer to each request of an http source.
 
 200 (or 204) only after every event of the request is in the buffers. 400 with the reason for input
-that is wrong, and nothing of it is kept; 413 for what is too large; 503 when the buffers are full, and
-nothing of it is kept; 500 when an output failed. Refusals are answers and log lines, at a bounded rate,
+that is wrong, and nothing of it is kept; 413 for what is too large; 503 when the buffers or the room for bodies
+are full, and nothing of it is kept; 500 when an output failed. Refusals are answers and log lines, at a bounded rate,
 and never events.
 """
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.core.http1.server import HttpConnection
     from headrace.pipeline.event import Event, Record
     from headrace.plugins.in_http.plan import Plan, Planner
+    from headrace.plugins.in_http.room import Room
 
     Emit = Callable[[str, Batch], Awaitable[None] | None]
     Parse = Callable[[bytes], list[tuple[int | None, Record]]]
@@ -41,7 +42,8 @@ class RequestHandler:
     """Answers the requests of all connections of one source.
 
     parse: what a <parse> section made; None: the Content-Type decides. convert: a value of the field
-    `time_key` to nanoseconds. log: None to write no line about refused requests.
+    `time_key` to nanoseconds. room: for the bodies of all connections. log: None to write no line about
+    refused requests.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class RequestHandler:
         convert: Callable[[Any], int],
         remote_addr: bool,
         expanded_limit: int,
+        room: Room,
         log: logging.Logger | None,
     ) -> None:
         self._planner = planner
@@ -72,6 +75,7 @@ class RequestHandler:
         self._lines = {status: Throttle() for status in (400, 500, 503)}
         self.connections: set[HttpConnection] = set()
         self._empty: asyncio.Event | None = None
+        self.room = room
         self._begun: Awaitable[None] | Exception | None = None
         """What became of a body that `prompt` took, for `handle` of the same request."""
         self.requests = 0
@@ -84,6 +88,8 @@ class RequestHandler:
             plan = self._plans.get(head.raw) or self._planner.plan(head)
             if plan.final:
                 return None
+            if self.room.used:
+                self.room.check(len(body))
             pending = self._take(conn, head, plan, body)
         except Exception as error:  # noqa: BLE001 - raised by `handle`
             self._begun = error
@@ -108,6 +114,7 @@ class RequestHandler:
             body = exchange.body_now()
             if body is None:
                 return self._later(exchange, plan)
+            self.room.check(len(body))
             pending = self._take(exchange.conn, head, plan, body)
             if pending is not None:
                 return self._when_taken(exchange, plan, pending)
@@ -115,7 +122,19 @@ class RequestHandler:
         return None
 
     async def _later(self, exchange: Exchange, plan: Plan) -> None:
-        pending = self._take(exchange.conn, exchange.head, plan, await exchange.read_body())
+        room = self.room
+        room.check(exchange.head.content_length or 0)
+        held = 0
+        parts = []
+        try:
+            while part := await exchange.next_chunk():
+                room.take(len(part))
+                held += len(part)
+                parts.append(part)
+            pending = self._take(exchange.conn, exchange.head, plan, b"".join(parts))
+        finally:
+            room.give(held)
+        del parts
         if pending is None:
             self._answer(exchange, plan)
         else:
@@ -162,7 +181,7 @@ class RequestHandler:
         except Error as error:
             raise _as_status(error) from error
         self.events += batch.count
-        return pending
+        return None if pending is None else self.room.hold(len(body), pending)
 
     def _timed(self, records: list[Record], time: int | None, now: int) -> list[Event]:
         """Give records the time of the request, or that of their own field, or now."""

@@ -16,6 +16,7 @@ from headrace.plugins.in_http.cors import Cors
 from headrace.plugins.in_http.handler import RequestHandler
 from headrace.plugins.in_http.parse import DefaultParse
 from headrace.plugins.in_http.plan import Options, Planner
+from headrace.plugins.in_http.room import Room
 from headrace.plugins.transport import Transport
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 EVICTED = 32
 """Idle connections that are closed when descriptors run out."""
+UNFINISHED = 256 << 20
+"""Bytes of bodies that are held over all connections by default."""
 OWN_PARSER = "in_http"
 """The `@type` of a <parse> section that means: the Content-Type decides."""
 
@@ -43,6 +46,12 @@ class HttpInput(Source):
     body_size_limit = size(default=32 << 20, doc="Largest body, in bytes; a larger one gets 413")
     decompression_size_limit = size(
         default=256 << 20, doc="Largest body after gzip, zstd or deflate is undone; a larger one gets 413"
+    )
+    unfinished_size_limit = size(
+        default=None,
+        doc="Bytes of bodies that have come in part, or whose events wait for a buffer, over all connections; past "
+        "them requests get 503 with Retry-After, and nothing of them is kept. Absent: 256m, or body_size_limit if that "
+        "is more. 0: any",
     )
     keepalive_timeout = time(default=10.0, doc="Seconds after which an idle connection is closed")
     backlog = integer(default=1024, doc="Connections that may wait to be accepted")
@@ -82,6 +91,11 @@ class HttpInput(Source):
             )
         if self.add_tag_prefix == "":
             problems.error("'add_tag_prefix' parameter must not be empty", self.place_of("add_tag_prefix"))
+        if 0 < (self.unfinished_size_limit or 0) < self.body_size_limit:
+            problems.error(
+                f"unfinished_size_limit must not be less than body_size_limit ({self.body_size_limit} bytes)",
+                self.place_of("unfinished_size_limit"),
+            )
         for name in ("body_size_limit", "decompression_size_limit", "backlog"):
             if getattr(self, name) < 1:
                 problems.error(f'parameter "{name}" must be at least 1', self.place_of(name))
@@ -141,6 +155,7 @@ class HttpInput(Source):
             convert=default.converter(context.clock.wall_ns),
             remote_addr=self.add_remote_addr,
             expanded_limit=self.decompression_size_limit,
+            room=Room(self._unfinished()),
             log=self.log if self.dump_error_log else None,
         )
         self._settings = ServerSettings(
@@ -162,6 +177,11 @@ class HttpInput(Source):
             serve=PromptConnection,
         )
         self._listener.start()
+
+    def _unfinished(self) -> float:
+        """Bytes of bodies that may be held."""
+        limit = self.unfinished_size_limit
+        return max(UNFINISHED, self.body_size_limit) if limit is None else limit or math.inf
 
     def rerouted(self) -> None:
         """Events go to another router from now on."""
@@ -195,7 +215,7 @@ class HttpInput(Source):
         self.transport.close()
 
     def stats(self) -> dict[str, Any]:
-        """Requests, events, answers that refused (by status), connections now and ever."""
+        """Requests, events, answers that refused (by status), connections now and ever, bytes of bodies held now."""
         if self._handler is None:
             return {}
         handler = self._handler
@@ -206,4 +226,5 @@ class HttpInput(Source):
             "refused": {str(status): count for status, count in sorted(handler.refused.items())},
             "connections": server.connections,
             "accepted": server.accepted,
+            "body_bytes": handler.room.used,
         }
