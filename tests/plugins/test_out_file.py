@@ -347,8 +347,10 @@ def test_many_events_are_formatted_as_each_of_them(options):
     formatter = OutFileFormatter()
     directive = next(one for one in kit.pipeline.plugins if isinstance(one, FileOutput)).format_section
     formatter.configure(directive, kit.problems)
-    events = list(zip(SECONDS, RECORDS, strict=True))
-    assert formatter.format_many("a.b", events) == [formatter.format("a.b", time, record) for time, record in events]
+    lines = [formatter.format("a.b", time, record) for time, record in zip(SECONDS, RECORDS, strict=True)]
+    assert formatter.format_many("a.b", SECONDS, RECORDS) == b"".join(lines)
+    assert formatter.format_many("a.b", SECONDS[:2], RECORDS[:2]) == b"".join(lines[:2])
+    assert formatter.format_many("a.b", [], []) == b""
 
 
 async def test_a_batch_over_a_time_slice_goes_to_its_files(tmp_path):

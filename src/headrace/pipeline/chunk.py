@@ -104,7 +104,7 @@ class Chunk:
 
     def events(self) -> list[Event]:
         """Return the events, when the chunk holds the msgpack stream. Raises ValueError when it does not."""
-        return decoded(self.read())
+        return decoded(self.read(), self.count)
 
     def extract_placeholders(self, text: str) -> str:
         """Put the chunk's tag, fields, time slice and id into a text."""

@@ -20,161 +20,53 @@ bytes, by ValueError.
 from __future__ import annotations
 
 import logging
-import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
-
+from headrace.pipeline.columns import read_columns
 from headrace.pipeline.throttle import Throttle
+from headrace.pipeline.wire import (
+    BIGINT,
+    MALFORMED,
+    NS,
+    UNREADABLE,
+    EventTime,
+    event_time,
+    pack_event,
+    pack_value,
+    unpack_value,
+    unpacker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "BIGINT",
+    "NS",
+    "UNREADABLE",
+    "Batch",
+    "Event",
+    "EventTime",
+    "Record",
+    "count_packed",
+    "decoded",
+    "derived_id",
+    "entry_ends",
+    "event_time",
+    "pack_event",
+    "pack_value",
+    "salvage_events",
+    "unpack_events",
+    "unpack_value",
+    "unpacker",
+]
+
 Record = dict[Any, Any]
 Event = tuple[int, Record]
 
-NS: Final = 1_000_000_000
-BIGINT: Final = 0x48
-"""Extension type of an integer that msgpack cannot hold."""
-
 _log: Final = logging.getLogger("headrace.pipeline.event")
 _refused: Final = Throttle()
-
-_EVENT_TIME: Final = 0
-_ENTRY_HEAD: Final = b"\x92\xd7\x00"
-"""A pair, whose first member is an 8-byte extension of type 0."""
-_pack_head: Final = struct.Struct(">3sII").pack
-_unpack_time: Final = struct.Struct(">II").unpack
-_pack_time: Final = struct.Struct(">II").pack
-
-
-class EventTime(int):
-    """Nanoseconds since the epoch that were an EventTime on the wire; packed as one again."""
-
-    __slots__ = ()
-
-
-_PLAIN: Final[tuple[Any, ...]] = (dict, list, str, bytes, float)
-
-
-def _to_wire(value: Any) -> Any:
-    """What msgpack's own types cannot express: called by the packer for everything it refuses."""
-    if isinstance(value, EventTime):
-        seconds, nanoseconds = divmod(value, NS)
-        if 0 <= seconds < 1 << 32:
-            return msgpack.ExtType(_EVENT_TIME, _pack_time(seconds, nanoseconds))
-        return msgpack.Timestamp.from_unix_nano(int(value))
-    if isinstance(value, bool):
-        return bool(value)
-    if isinstance(value, int):
-        if -(1 << 63) <= value < 1 << 64:
-            return int(value)
-        magnitude = abs(value)
-        sign = b"\x01" if value < 0 else b"\x00"
-        return msgpack.ExtType(BIGINT, sign + magnitude.to_bytes((magnitude.bit_length() + 7) // 8, "big"))
-    for plain in _PLAIN:
-        if isinstance(value, plain):
-            return plain(value)
-    if isinstance(value, (tuple, set, frozenset)):
-        return list(value)
-    raise TypeError(f"a record cannot hold {type(value).__name__}")
-
-
-def _from_wire(code: int, data: bytes) -> Any:
-    if code == _EVENT_TIME and len(data) == 8:
-        seconds, nanoseconds = _unpack_time(data)
-        if nanoseconds < NS:
-            return EventTime(seconds * NS + nanoseconds)
-    elif code == BIGINT and len(data) > 8 and data[0] < 2 and data[1]:
-        magnitude = int.from_bytes(data[1:], "big")
-        value = -magnitude if data[0] else magnitude
-        if not -(1 << 63) <= value < 1 << 64:
-            return value
-    return msgpack.ExtType(code, data)
-
-
-# strict_types sends subclasses (EventTime above all) through _to_wire instead of packing them as their base.
-_pack: Final = msgpack.Packer(
-    use_bin_type=True, unicode_errors="surrogateescape", strict_types=True, default=_to_wire
-).pack
-
-
-def pack_value(value: object) -> bytes:
-    """One value as msgpack. Raises ValueError, TypeError or OverflowError for what cannot be packed."""
-    packed: bytes = _pack(value)
-    return packed
-
-
-def pack_event(time: int, record: Record) -> bytes:
-    """One entry `[EventTime, record]`; a time outside EventTime's range (1970 to 2106) is a Timestamp."""
-    seconds, nanoseconds = divmod(time, NS)
-    if 0 <= seconds < 1 << 32:
-        entry: bytes = _pack_head(_ENTRY_HEAD, seconds, nanoseconds) + _pack(record)
-        return entry
-    stamp = msgpack.Timestamp.from_unix_nano(time)
-    return b"\x92" + bytes(msgpack.packb(stamp)) + bytes(_pack(record))
-
-
-def unpacker(data: bytes, size: int = 0, *, map_limit: int = -1, array_limit: int = -1) -> msgpack.Unpacker:
-    """Return an unpacker over untrusted data; it never makes a container larger than the data.
-
-    size: how many bytes there may be, where `data` is only their beginning. map_limit, array_limit: most entries of
-    a map, most elements of an array; -1 for as many as there are bytes.
-    """
-    source = msgpack.Unpacker(
-        raw=False,
-        unicode_errors="surrogateescape",
-        strict_map_key=False,
-        ext_hook=_from_wire,
-        max_buffer_size=max(len(data), size, 1),
-        max_map_len=map_limit,
-        max_array_len=array_limit,
-    )
-    source.feed(data)
-    return source
-
-
-_MALFORMED: Final = (msgpack.UnpackException, TypeError, RecursionError)
-"""What the unpacker raises besides ValueError with a text."""
-UNREADABLE: Final = (ValueError, *_MALFORMED)
-"""What reading msgpack may raise."""
-
-
-def unpack_value(data: bytes) -> Any:
-    """One value; the inverse of `pack_value`. Raises ValueError when it is malformed or not alone."""
-    source = unpacker(data)
-    try:
-        value = source.unpack()
-    except _MALFORMED as error:
-        raise ValueError(f"malformed msgpack: {type(error).__name__}") from error
-    if source.tell() != len(data):
-        raise ValueError("bytes after the msgpack value")
-    return value
-
-
-def event_time(value: object) -> int:
-    """Nanoseconds of a time as it came from the wire: EventTime, Timestamp, or seconds as a number.
-
-    Raises ValueError for anything else, not a number and infinity included.
-    """
-    if isinstance(value, EventTime):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * NS
-    if isinstance(value, float):
-        if value - value != 0.0:
-            raise ValueError("an event time that is not finite")
-        seconds = int(value // 1)
-        return seconds * NS + round((value - seconds) * NS)
-    if isinstance(value, msgpack.Timestamp):
-        return int(value.to_unix_nano())
-    if isinstance(value, msgpack.ExtType) and value.code == _EVENT_TIME and len(value.data) == 8:
-        seconds, nanoseconds = _unpack_time(value.data)
-        return int(seconds) * NS + int(nanoseconds)
-    if type(value) is list and value and type(value[0]) is not list:  # Fluent Bit's form: [time, metadata]
-        return event_time(value[0])
-    raise ValueError(f"an event time cannot be {type(value).__name__}")
 
 
 def unpack_events(data: bytes, count: int = 0) -> list[Event]:
@@ -182,8 +74,11 @@ def unpack_events(data: bytes, count: int = 0) -> list[Event]:
 
     count: how many there should be, which is faster when it is right.
     """
-    if 0 < count < 1 << 32 and (found := _unpack_counted(data, count)) is not None:
-        return found
+    if 0 < count < 1 << 32:
+        if (columns := read_columns(data, count)) is not None:
+            return list(zip(*columns, strict=True))
+        if (found := _unpack_counted(data, count)) is not None:
+            return found
     source = unpacker(data)
     events: list[Event] = []
     add = events.append
@@ -195,7 +90,7 @@ def unpack_events(data: bytes, count: int = 0) -> list[Event]:
             if type(record) is not dict:
                 raise ValueError("a record must be a map")
             add((int(time) if type(time) is EventTime else event_time(time), record))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ValueError(f"malformed msgpack in a stream of events: {type(error).__name__}") from error
     if end != len(data):
         raise ValueError("the stream of events is cut short")
@@ -269,7 +164,7 @@ def count_packed(data: bytes) -> int:
                 raise ValueError("a record must be a map")
             source.skip()
             count += 1
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ValueError("the stream of events is malformed or cut short") from error
     return count
 
@@ -308,11 +203,12 @@ class Batch:
     waits for, see ack.py; 0 as a rule.
     """
 
-    __slots__ = ("_events", "_packed", "ack", "count", "id")
+    __slots__ = ("_columns", "_events", "_packed", "ack", "count", "id")
 
     def __init__(self, events: Sequence[Event] | None, packed: bytes | None, count: int) -> None:
         self._events = events
         self._packed = packed
+        self._columns: tuple[Sequence[int], Sequence[Record]] | None = None
         self.count = count
         self.id: bytes | None = None
         self.ack = 0
@@ -338,6 +234,7 @@ class Batch:
     def with_ack(self, ack: int) -> Batch:
         """Return a batch of the same events whose answer waits for something else."""
         same = Batch(self._events, self._packed, self.count)
+        same._columns = self._columns
         same.id = self.id
         same.ack = ack
         return same
@@ -368,11 +265,26 @@ class Batch:
         """Return the events, decoded once; see `decoded`. Raises ValueError for a malformed stream."""
         events = self._events
         if events is None:
+            if self._columns is not None:
+                events = self._events = list(zip(*self._columns, strict=True))
+                return events
             events = self._events = decoded(self._packed or b"", self.count)
             if len(events) != self.count:  # the packed form still has what is no event
                 self.count = len(events)
                 self._packed = None
         return events
+
+    def columns(self) -> tuple[Sequence[int], Sequence[Record]]:
+        """Return the times and the records apart, which is cheaper where nobody needs the pairs; see `events`."""
+        columns = self._columns
+        if columns is None:
+            if self._events is None:
+                columns = read_columns(self._packed or b"", self.count)
+            if columns is None:
+                events = self.events()
+                columns = [time for time, _ in events], [record for _, record in events]
+            self._columns = columns
+        return columns
 
     def packed(self) -> bytes:
         """Return the packed stream, encoded once. Raises ValueError, TypeError, OverflowError for a bad record."""

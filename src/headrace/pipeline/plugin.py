@@ -242,9 +242,9 @@ class Formatter(Plugin):
         """Return the text, newline included where the format has one. Raises ValueError if it has none."""
         raise NotImplementedError
 
-    def format_many(self, tag: str, events: Sequence[Event]) -> list[bytes]:
-        """Return the texts of many events; raises what `format` raises for the first that has none."""
-        return [self.format(tag, time, record) for time, record in events]
+    def format_many(self, tag: str, times: Sequence[int], records: Sequence[Record]) -> bytes:
+        """Return the texts of some events, one behind the other; raises what `format` raises for one without."""
+        return b"".join([self.format(tag, time, record) for time, record in zip(times, records, strict=True)])
 
 
 class Output(Plugin):
@@ -280,8 +280,9 @@ class Output(Plugin):
     buffer_section = raw_section(name="buffer", doc="How chunks are built, kept, flushed and retried")
     secondary_section = raw_section(name="secondary", doc="The output that takes what this one could not deliver")
 
-    format_many: Callable[[str, Sequence[Event]], list[bytes]] | None = None
-    """As `format` for many events that are stored together, where that is faster; `provision` sets it."""
+    format_many: Callable[[str, Sequence[int], Sequence[Record]], bytes] | None = None
+    """What `format` makes of many events that are stored together, one behind the other, where that is faster; called
+    with the tag, the times, the records. `provision` sets it."""
 
     received = 0
     """Events that came to it, where it has no buffer."""

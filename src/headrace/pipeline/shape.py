@@ -151,21 +151,20 @@ class Shaper:
         many, keys, limits = self.output.format_many, self.keys, self.limits
         if many is None or keys.fields or (limits.chunk_records is not None and batch.count > limits.chunk_records):
             return None
-        events = batch.events()
-        if not events:
+        times, records = batch.columns()
+        if not records:
             return None
-        times = [time for time, _record in events]
         first = min(times)
         if keys.timekey is not None and keys.slice_of(first) != keys.slice_of(max(times)):
             return None
         try:
-            data = b"".join(many(tag, events))
+            data = many(tag, times, records)
         except Exception:  # noqa: BLE001 - it is met again, with the record that provokes it
             return None
         if len(data) > limits.chunk_size:
             return None
         group, meta = keys.of(tag, first, {})
-        return {group: (meta, [Piece(data, len(events))])}
+        return {group: (meta, [Piece(data, len(records))])}
 
     def _format(self, tag: str, time: int, record: Record) -> bytes | None:
         try:

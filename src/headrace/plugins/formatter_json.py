@@ -9,9 +9,12 @@ import orjson
 from headrace.conf.params import enum
 from headrace.pipeline.plugin import Formatter
 from headrace.plugins.jsoncodec import POLICIES, REPLACE, encode
+from headrace.plugins.jsonlines import encode_lines
 from headrace.plugins.newline import Newline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.conf.params import Problems
     from headrace.pipeline.event import Record
 
@@ -40,6 +43,10 @@ class JsonFormatter(Newline, Formatter):
     def format(self, tag: str, time: int, record: Record) -> bytes:
         """One record. Raises ValueError as `plugins.jsoncodec` says."""
         return encode(record, self.invalid_values) + self.end
+
+    def format_many(self, tag: str, times: Sequence[int], records: Sequence[Record]) -> bytes:
+        """As `format`, for many."""
+        return encode_lines(records, b"", self.end, self.invalid_values)
 
     @staticmethod
     def _line(tag: str, time: int, record: Record) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.conf.params import boolean, enum, string
 from headrace.pipeline.plugin import Formatter
 from headrace.plugins.jsoncodec import POLICIES, REPLACE, encode
+from headrace.plugins.jsonlines import encode_lines
 from headrace.plugins.newline import Newline
 from headrace.plugins.time_params import FormatTime
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.conf.params import Problems
-    from headrace.pipeline.event import Event, Record
+    from headrace.pipeline.event import Record
 
 _DELIMITERS: Final = {"SPACE": " ", "COMMA": ",", "TAB": "\t"}
 
@@ -45,15 +46,25 @@ class OutFileFormatter(Newline, FormatTime, Formatter):
             head += f"{tag}{self._between}"
         return head.encode("utf-8", "surrogateescape") + encode(record, self.invalid_values) + self.end
 
-    def format_many(self, tag: str, events: Sequence[Event]) -> list[bytes]:
-        """As `format`; what stands before the record is made once for events of the same time."""
-        unit, policy, end = getattr(self._time, "unit", 1), self.invalid_values, self.end
+    def format_many(self, tag: str, times: Sequence[int], records: Sequence[Record]) -> bytes:
+        """As `format`; what stands before the record is made once for times that look the same."""
         tail = f"{tag}{self._between}" if self.output_tag else ""
-        last, head = None, tail.encode("utf-8", "surrogateescape")
-        lines: list[bytes] = []
-        for time, record in events:
-            if self.output_time and time // unit != last:
+        heads: bytes | list[bytes] = tail.encode("utf-8", "surrogateescape")
+        if self.output_time and records:
+            heads = self._heads(times, tail)
+        return encode_lines(records, heads, self.end, self.invalid_values)
+
+    def _heads(self, times: Sequence[int], tail: str) -> bytes | list[bytes]:
+        """What stands before the records: one text for all of them, where their times look the same."""
+        shown, between, unit = self._time, self._between, getattr(self._time, "unit", 1)
+        last = times[0] // unit
+        head = f"{shown(times[0])}{between}{tail}".encode("utf-8", "surrogateescape")
+        if min(times) // unit == last == max(times) // unit:
+            return head
+        heads: list[bytes] = []
+        for time in times:
+            if time // unit != last:
                 last = time // unit
-                head = f"{self._time(time)}{self._between}{tail}".encode("utf-8", "surrogateescape")
-            lines.append(head + encode(record, policy) + end)
-        return lines
+                head = f"{shown(time)}{between}{tail}".encode("utf-8", "surrogateescape")
+            heads.append(head)
+        return heads
