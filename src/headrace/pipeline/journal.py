@@ -109,12 +109,13 @@ class Journal:
                 # With pieces 0, 1, 2, 4, 8, ...: no one damaged record takes the name of a whole chunk with it.
                 body.append(place.opening)
                 at += len(place.opening)
-            body.append(segment.appended(place.ref, number, events, written, data))
-            spots.append(at + segment.APPEND_HEAD)
-            at += len(body[-1])
+            body += (segment.append_head(place.ref, number, events, written, len(data)), data)
+            at += segment.APPEND_HEAD
+            spots.append(at)
+            at += len(data)
         if batch_id is not None:
             body.append(segment.seen([batch_id]))
-        start, target = self._write(b"".join(body))
+        start, target = self._write(body)
         self._noted(target)
         base = start + segment.RECORD_HEAD
         for (place, data, events), spot in zip(writes, spots, strict=True):
@@ -143,7 +144,7 @@ class Journal:
         """Write the notes that could not be written; never raises."""
         if self._pending and self.segments:
             try:
-                _start, target = self._write(b"".join([note for note, _numbers in self._pending]))
+                _start, target = self._write([note for note, _numbers in self._pending])
             except OSError:
                 return
             self._noted(target)
@@ -161,7 +162,7 @@ class Journal:
         """Write ids of accepted batches again. Raises OSError."""
         for first in range(0, len(ids), 1000):
             some = list(ids[first : first + 1000])
-            _start, target = self._write(segment.seen(some))
+            _start, target = self._write([segment.seen(some)])
             target.seen += some
 
     def read(self, place: Place) -> list[bytes]:
@@ -170,8 +171,8 @@ class Journal:
 
     # Writing.
 
-    def _write(self, body: bytes) -> tuple[int, Segment]:
-        """Write one record; return where it begins, and in which segment. Raises OSError."""
+    def _write(self, body: Sequence[bytes]) -> tuple[int, Segment]:
+        """Write one record of these operations; return where it begins, and in which segment. Raises OSError."""
         try:
             return self._write_once(body)
         except OSError as error:
@@ -187,9 +188,9 @@ class Journal:
         self.collect()
         return len(self.segments) < before
 
-    def _write_once(self, body: bytes) -> tuple[int, Segment]:
-        target = self.active
-        if target is not None and target.size + len(body) > self._limit and target.size > segment.HEADER_SIZE:
+    def _write_once(self, body: Sequence[bytes]) -> tuple[int, Segment]:
+        target, size = self.active, sum(map(len, body))
+        if target is not None and target.size + size > self._limit and target.size > segment.HEADER_SIZE:
             self.leave()
             target = None
         if target is None:
@@ -356,7 +357,7 @@ class Journal:
             data = read_at(self.files, fd, offset, length)
         finally:
             self.files.close(fd)
-        body = place.opening + segment.appended(place.ref, piece, events, written, data)
+        body = [place.opening, segment.append_head(place.ref, piece, events, written, len(data)), data]
         start, target = self._write(body)
         self._moved = True
         spot = start + segment.RECORD_HEAD + len(place.opening) + segment.APPEND_HEAD

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headrace.pipeline.event import pack_value, unpack_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 VERSION: Final = 1
 MARKER: Final = b"\xf5HR\x9d"
@@ -107,17 +107,19 @@ def newer_version(data: bytes) -> int | None:
     return version if whole and magic == b"HEADRACE" and version > VERSION else None
 
 
-def record(operations: bytes, number: int, offset: int) -> bytes:
-    """Return a record for segment `number`, to stand at `offset`."""
-    size = len(operations)
-    check = zlib.crc32(operations, zlib.crc32(_SEED.pack(number, offset, size)))
-    return _RECORD.pack(MARKER, check, size) + operations
+def record(operations: Sequence[bytes], number: int, offset: int) -> bytes:
+    """Return a record for segment `number`, to stand at `offset`. operations: in pieces, which are copied once."""
+    size = sum(map(len, operations))
+    check = zlib.crc32(_SEED.pack(number, offset, size))
+    for piece in operations:
+        check = zlib.crc32(piece, check)
+    return b"".join((_RECORD.pack(MARKER, check, size), *operations))
 
 
 def pad(size: int, number: int, offset: int) -> bytes:
     """Return a record of `size` bytes in all that says nothing."""
     body = size - RECORD_HEAD
-    return record(_OPERATION.pack(PAD, body - _OPERATION.size) + bytes(body - _OPERATION.size), number, offset)
+    return record((_OPERATION.pack(PAD, body - _OPERATION.size), bytes(body - _OPERATION.size)), number, offset)
 
 
 PAD_MINIMUM: Final = RECORD_HEAD + _OPERATION.size
@@ -137,10 +139,9 @@ def opened(
     return _OPERATION.pack(OPEN, len(payload)) + payload
 
 
-def appended(ref: int, piece: int, count: int, written: int, data: bytes) -> bytes:
-    """Return an APPEND operation."""
-    size = _APPEND.size + len(data)
-    return _OPERATION.pack(APPEND, size) + _APPEND.pack(ref, piece, count, written) + data
+def append_head(ref: int, piece: int, count: int, written: int, size: int) -> bytes:
+    """Return what stands before the `size` bytes of data of an APPEND operation."""
+    return _OPERATION.pack(APPEND, _APPEND.size + size) + _APPEND.pack(ref, piece, count, written)
 
 
 def purged(ref: int) -> bytes:
