@@ -8,15 +8,6 @@ import ssl
 import pytest
 import trustme
 
-from headrace.edge.tlsvars import dn, legacy_dn
-
-NAME = ((("countryName", "FR"),), (("organizationName", 'a, "b"'),), (("commonName", "#x"), ("userId", "7")))
-
-
-def test_names_as_nginx_writes_them():
-    assert dn(NAME) == b'CN=\\#x+UID=7,O=a\\, \\"b\\",C=FR'
-    assert legacy_dn(NAME) == b'/C=FR/O=a, "b"/CN=#x/UID=7'
-
 
 @pytest.mark.parametrize("with_certificate", [True, False])
 async def test_client_certificates_and_server_names(serve, tmp_path, with_certificate):

@@ -126,11 +126,6 @@ class TlsStream(Stream):
         """The certificate of the peer in DER, None without one."""
         return self.engine.peer_der()
 
-    def peer_certificate(self) -> dict[str, Any] | None:
-        """The verified certificate of the peer, as ssl.SSLObject.getpeercert gives it."""
-        engine = self.engine
-        return engine.session.getpeercert() if isinstance(engine, TlsEngine) else None
-
     def begin_with(self, wire: bytes) -> None:
         """Take ciphertext that was read from the socket already; before `handshake`."""
         self.engine.feed(wire)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.core import proxy_protocol
+from headrace.core.openssl.failure import OpensslError, UnexpectedEof
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
 from headrace.errors import ConnectionFailed
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.owner import Address
-    from headrace.core.tls_config import TlsConfig
+    from headrace.edge.tlsport import PortTls
+
+_HANDSHAKE: Final = 0x16
+_SSL2: Final = 0x80
+"""What the first byte of a TLS client is: a record's type, or a bit of the length in the old form (RFC 5246 E.2)."""
 
 
 class Accepted:
@@ -33,8 +38,8 @@ class Accepted:
         self._loop = loop
         self._clock = clock
 
-    async def begin(self, timeout: float, tls: TlsConfig | None, *, proxied: bool) -> Stream:  # noqa: ASYNC109 - on the wheel
-        """The stream for its owner, within `timeout` seconds for each step.
+    async def begin(self, timeout: float, tls: PortTls | None, *, proxied: bool) -> Stream:  # noqa: ASYNC109 - on the wheel
+        """The stream for its owner, within `timeout` seconds for each step; in the clear when the client speaks no TLS.
 
         Raises ConnectionFailed, of the kind "proxy_protocol" for a broken header; the connection is closed then.
         """
@@ -42,6 +47,18 @@ class Accepted:
         if tls is None:
             return stream
         begun, self.begun = self.begun, b""
+        if not begun:
+            try:
+                begun = await stream.read(timeout=timeout)
+            except BaseException:
+                stream.abort()
+                raise
+            if not begun:
+                stream.close()
+                raise ConnectionFailed("peer closed connection in SSL handshake while SSL handshaking", kind="tls")
+        if begun[0] != _HANDSHAKE and not begun[0] & _SSL2:
+            self.begun = begun
+            return stream
         return await self.encrypt(stream, tls, timeout, begun)
 
     @property
@@ -63,9 +80,11 @@ class Accepted:
             raise
         return stream
 
-    async def encrypt(self, stream: Stream, tls: TlsConfig, timeout: float, begun: bytes = b"") -> TlsStream:  # noqa: ASYNC109 - on the wheel
+    async def encrypt(self, stream: Stream, tls: PortTls, timeout: float, begun: bytes = b"") -> TlsStream:  # noqa: ASYNC109 - on the wheel
         """Shake hands on an open stream. begun: what was read of it already. Raises as `begin`."""
-        encrypted = TlsStream(stream.detach(), self._loop, self._clock, tls, peer=self.peer)
+        tls = tls.of(stream)
+        encrypted = TlsStream(stream.detach(), self._loop, self._clock, tls.terms, peer=self.peer, hooks=tls.hooks)
+        tls.begin(encrypted, self.header)
         if begun:
             encrypted.begin_with(begun)
         try:
@@ -76,6 +95,7 @@ class Accepted:
         except BaseException:
             encrypted.abort()
             raise
+        tls.end(encrypted)
         return encrypted
 
     async def _read_header(self, stream: Stream, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel
@@ -101,5 +121,11 @@ class Accepted:
         try:
             await stream.handshake(timeout)
         except ConnectionFailed as error:
-            text = f"SSL_do_handshake() failed: {error.message} while SSL handshaking"
-            raise ConnectionFailed(text, kind=error.kind) from error
+            cause = error.__cause__
+            if isinstance(cause, UnexpectedEof):
+                text = "peer closed connection in SSL handshake"
+            elif isinstance(cause, OpensslError):
+                text = f"SSL_do_handshake() failed (SSL: {cause.queue})"
+            else:
+                text = f"SSL_do_handshake() failed: {error.message}"
+            raise ConnectionFailed(f"{text} while SSL handshaking", kind=error.kind) from error

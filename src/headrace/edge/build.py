@@ -21,7 +21,7 @@ from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.main import MainFamily
 from headrace.edge.families.rewrite import RewriteFamily
 from headrace.edge.families.settings import SettingsFamily
-from headrace.edge.families.tls import tls_config
+from headrace.edge.families.tls import server_tls
 from headrace.edge.gateway import Gateway
 from headrace.edge.location import Location, Tree
 from headrace.edge.log import ErrorLog
@@ -213,16 +213,12 @@ class _Builder:
         found = self._level(scope)
         server.named = {loc.name: loc for loc in reversed(found) if loc.kind == "named"}
         server.tree = Tree(found)
-        if scope.get("ssl_certificate") is not None and any(spec.tls for spec, _ in draft.listens):
-            self._attempt(lambda: self._tls(server, scope))
+        self._attempt(lambda: self._tls(server, scope))
         return server
 
-    def _tls(self, server: Server, scope: Scope) -> None:
-        server.tls = tls_config(scope)
-        try:
-            server.tls.context()
-        except ConfError as error:
-            raise ConfError(error.message, scope.place) from error
+    @staticmethod
+    def _tls(server: Server, scope: Scope) -> None:
+        server.tls = server_tls(scope, alpn=("h2", "http/1.1") if server.http2 else ("http/1.1",))
 
     def _level(self, scope: Scope) -> list[Location]:
         """Compose the locations of one level and within; `if` blocks too."""

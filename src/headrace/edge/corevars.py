@@ -132,17 +132,6 @@ def _sent_content_length(request: Request) -> bytes | None:
     return None if request.content_length is None else b"%d" % request.content_length
 
 
-def _of_tls(request: Request, name: str) -> bytes | None:
-    stream = tls_of(request.exchange.conn)
-    value: str | None = None if stream is None else getattr(stream, name)
-    return value.encode() if value else None
-
-
-def _session_reused(request: Request) -> bytes | None:
-    stream = tls_of(request.exchange.conn)
-    return None if stream is None else b"r" if stream.session_reused else b"."
-
-
 def _http2(request: Request) -> bytes:
     conn = request.exchange.conn
     return b"" if request.exchange.head.version != 20 else b"h2" if is_tls(conn) else b"h2c"
@@ -195,9 +184,6 @@ CORE: Final[dict[str, Getter]] = {
     "server_name": lambda r: r.server.name,
     "server_protocol": _protocol,
     "scheme": lambda r: b"https" if is_tls(r.exchange.conn) else b"http",
-    "ssl_protocol": lambda r: _of_tls(r, "version"),
-    "ssl_cipher": lambda r: _of_tls(r, "cipher"),
-    "ssl_session_reused": _session_reused,
     "https": lambda r: b"on" if is_tls(r.exchange.conn) else b"",
     "proxy_protocol_addr": lambda r: _proxied(r, "source"),
     "proxy_protocol_port": lambda r: _proxied(r, "source_port"),

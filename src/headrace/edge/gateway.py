@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.http1.settings import ServerStats
     from headrace.core.proxy_protocol import ProxyHeader
-    from headrace.core.tls_config import TlsConfig
     from headrace.edge.accesslog import AccessLog
     from headrace.edge.families.main import MainSettings
     from headrace.edge.listen import Address, ListenSpec
     from headrace.edge.log import ErrorLog, Logs
     from headrace.edge.server import Port, Server
+    from headrace.edge.tlsport import PortTls
 
 EVICT: Final = 32
 """Idle connections closed at once when worker_connections are nearly used up."""
@@ -219,7 +219,7 @@ class Gateway:
         line = f"*{conn.serial} {message} while processing HTTP/2 connection, client: {peer}, server: {port.spec.text}"
         self.error_log.line(log.INFO, line.encode(errors="replace"))
 
-    async def _begin(self, accepted: Accepted, port: Port, tls: TlsConfig | None) -> None:
+    async def _begin(self, accepted: Accepted, port: Port, tls: PortTls | None) -> None:
         """What comes before HTTP: a PROXY protocol header, a TLS handshake."""
         try:
             stream = await accepted.begin(port.settings.header_timeout, tls, proxied=port.spec.proxy_protocol)

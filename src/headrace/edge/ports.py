@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge.listen import Address, ListenSpec
 from headrace.edge.server import Hosts, Port, Server
 from headrace.edge.servernames import ServerName
+from headrace.edge.tlshttp import TlsPort
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -59,11 +60,20 @@ class _Address:
                 if not hosts.table.add(name, server):
                     problems.warn(f'conflicting server name "{name.shown.decode()}" on {self.spec.text}, ignored')
         hosts.seal()
-        if self.spec.tls and hosts.default.tls is None:
-            raise ConfError(
-                'no "ssl_certificate" is defined for the "listen ... ssl" directive', hosts.default.location.scope.place
-            )
+        hosts.servers = tuple(self.servers)
+        self._check_certificates(hosts.default)
         return hosts
+
+    def _check_certificates(self, default: Server) -> None:
+        """A client must be answered by some certificate, or be rejected. Raises ConfError."""
+        tls = default.tls
+        if not self.spec.tls or tls is None:  # None: it is reported already why
+            return
+        for server in self.servers if tls.reject else (default,):
+            one = server.tls
+            if one is not None and not one.certified and not one.reject:
+                text = 'no "ssl_certificate" is defined for the "listen ... ssl" directive'
+                raise ConfError(text, server.location.scope.place)
 
 
 def _options(spec: ListenSpec) -> tuple[object, ...]:
@@ -83,7 +93,8 @@ def make_ports(drafts: Sequence[tuple[ServerDraft, Server]], gateway: Gateway, p
     ports: dict[Address, Port] = {}
     for key, found in addresses.items():
         if not _shares(key, found, wildcards):
-            ports[key] = Port(found.spec, found.hosts(problems), gateway)
+            kind = TlsPort if found.spec.tls else Port
+            ports[key] = kind(found.spec, found.hosts(problems), gateway)
     for key, found in addresses.items():
         if _shares(key, found, wildcards):
             ports[wildcards[key[1]].spec.address].local[str(key[0])] = found.hosts(problems)

@@ -46,6 +46,10 @@ class Build:
         """What else listens: parts of the gateway (edge.gateway.Service)."""
         self.upstreams: dict[str, Any] = {}
         """Groups of upstream servers by name (edge.upstream.peers.Group)."""
+        self.tls_contexts: dict[Any, Any] = {}
+        """Contexts of TLS by their settings (core.openssl)."""
+        self.tls_zones: dict[str, int] = {}
+        """Sizes of the memory of session caches, by name."""
         self.cache_zones: dict[str, Any] = {}
         """Caches by the name of their zone (edge.upstream.cache.zone.Zone)."""
 

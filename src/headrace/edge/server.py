@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log
@@ -22,21 +21,20 @@ from headrace.edge.values import to_bytes
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Coroutine
     from typing import Any
 
     from headrace.core.http1.server import Exchange, HttpConnection, ServerSettings
-    from headrace.core.tls_config import TlsConfig
     from headrace.edge.gateway import Gateway
     from headrace.edge.listen import ListenSpec
     from headrace.edge.location import Location, Tree
     from headrace.edge.phases import Steps
     from headrace.edge.servernames import ServerName
+    from headrace.edge.tlsport import PortTls
+    from headrace.edge.tlsserver import ServerTls
     from headrace.edge.variables import Variables
 
 _HOST: Final = re.compile(rb"\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n\t ]{1,255})\r?\n")
-HTTP2_FIRST: Final = ("h2", "http/1.1")
 REMEMBERED: Final = 2048
 """Entries of the caches that spare a search: hosts of an address, paths of a server."""
 
@@ -56,7 +54,7 @@ class Server:
         self.named: dict[bytes, Location] = {}
         self.steps: Steps = ()
         self.tree: Tree | None = None
-        self.tls: TlsConfig | None = None
+        self.tls: ServerTls | None = None
         self.http2 = False
         self.known: dict[bytes, tuple[bytes, Location]] = {}
         """Paths as sent, to the normalised path and the location."""
@@ -85,6 +83,7 @@ class Hosts:
 
     def __init__(self, default: Server) -> None:
         self.default = default
+        self.servers: tuple[Server, ...] = (default,)
         self.table: NameTable[Server] = NameTable(default)
         self._known: dict[bytes, Server] = {}
 
@@ -120,26 +119,9 @@ class Port:
         self.local: dict[str, Hosts] = {}
         self.gateway = gateway
 
-    def tls(self) -> TlsConfig | None:
-        """What TLS connections use: the default server's certificate, or that of the one SNI names (RFC 6066 3)."""
-        default = self.hosts.default.tls
-        if not self.spec.tls or default is None:
-            return None
-        # A server does not use server_hostname: it makes the context, and with it the callback, this port's own.
-        config = replace(self._offering(default), server_hostname=self.spec.text)
-        config.context().sni_callback = self._named
-        return config
-
-    def _named(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
-        connection.asked_name = name  # type: ignore[attr-defined]  # for TlsStream.asked_name
-        if name:
-            server, _ = self.hosts.choose(name.encode())
-            if server is not self.hosts.default and server.tls is not None:
-                connection.context = self._offering(server.tls).context()
-
-    def _offering(self, config: TlsConfig) -> TlsConfig:
-        """The settings of a server with the protocols that this socket offers (RFC 7301)."""
-        return replace(config, alpn=HTTP2_FIRST) if self.spec.http2 else config
+    def tls(self) -> PortTls | None:
+        """What its connections shake hands with; None without TLS."""
+        return None
 
     @property
     def http2(self) -> bool:

@@ -1,12 +1,10 @@
-"""What TLS knows of a connection, as variables: the name that was asked for, and the client's certificate.
+"""What TLS knows of a connection, as variables: parameters of the session, and the client's certificate.
 
-https://nginx.org/en/docs/http/ngx_http_ssl_module.html#variables. A certificate that does not verify ends the
-handshake here, so a client has a good one ($ssl_client_verify SUCCESS) or none.
+https://nginx.org/en/docs/http/ngx_http_ssl_module.html#variables
 """
 
 from __future__ import annotations
 
-import hashlib
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -15,112 +13,82 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.core.openssl.certificates import Certificate
+    from headrace.core.openssl.connection import Connection
     from headrace.core.tls import TlsStream
 
-_SHORT: Final = {
-    "commonName": "CN",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "emailAddress": "emailAddress",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "street",
-    "surname": "SN",
-    "givenName": "GN",
-    "userId": "UID",
+
+def _pem(certificate: Certificate) -> bytes:
+    return ssl.DER_cert_to_PEM_cert(certificate.der()).rstrip("\n").encode()
+
+
+_OF_CERTIFICATE: Final[dict[str, Callable[[Certificate], bytes]]] = {
+    "ssl_client_s_dn": lambda one: one.subject(),
+    "ssl_client_i_dn": lambda one: one.issuer(),
+    "ssl_client_s_dn_legacy": lambda one: one.subject(legacy=True),
+    "ssl_client_i_dn_legacy": lambda one: one.issuer(legacy=True),
+    "ssl_client_serial": lambda one: one.serial(),
+    "ssl_client_v_start": lambda one: one.begins(),
+    "ssl_client_v_end": lambda one: one.ends(),
+    "ssl_client_v_remain": lambda one: b"%d" % one.days_left(time.time()),
+    "ssl_client_raw_cert": lambda one: _pem(one) + b"\n",
+    "ssl_client_cert": lambda one: _pem(one).replace(b"\n", b"\n\t"),
+    "ssl_client_escaped_cert": lambda one: quote(_pem(one) + b"\n", safe="").encode(),
+    "ssl_client_fingerprint": lambda one: one.fingerprint(),
 }
-_SPECIAL: Final = frozenset('",+<>;\\')
-
-
-def _escaped(text: str) -> str:
-    """RFC 2253 2.4."""
-    out = "".join("\\" + char if char in _SPECIAL else char for char in text)
-    if out[:1] in (" ", "#"):
-        out = "\\" + out
-    return out[:-1] + "\\ " if out.endswith(" ") and len(out) > 1 else out
-
-
-def dn(name: Any) -> bytes:
-    """A distinguished name as RFC 2253 writes it: the last part first."""
-    parts = ["+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in rdn) for rdn in reversed(name)]
-    return ",".join(parts).encode()
-
-
-def legacy_dn(name: Any) -> bytes:
-    """A distinguished name as OpenSSL's one-line form writes it."""
-    return "".join(f"/{_SHORT.get(key, key)}={value}" for rdn in name for key, value in rdn).encode()
-
-
-def _pem(der: bytes) -> bytes:
-    return ssl.DER_cert_to_PEM_cert(der).rstrip("\n").encode()
-
-
-def _remaining(info: dict[str, Any]) -> bytes:
-    left = ssl.cert_time_to_seconds(info["notAfter"]) - time.time()
-    return b"%d" % max(int(left // 86400), 0)
-
-
-_OF_INFO: Final[dict[str, Callable[[dict[str, Any]], bytes]]] = {
-    "ssl_client_s_dn": lambda info: dn(info["subject"]),
-    "ssl_client_i_dn": lambda info: dn(info["issuer"]),
-    "ssl_client_s_dn_legacy": lambda info: legacy_dn(info["subject"]),
-    "ssl_client_i_dn_legacy": lambda info: legacy_dn(info["issuer"]),
-    "ssl_client_serial": lambda info: str(info["serialNumber"]).encode(),
-    "ssl_client_v_start": lambda info: str(info["notBefore"]).encode(),
-    "ssl_client_v_end": lambda info: str(info["notAfter"]).encode(),
-    "ssl_client_v_remain": _remaining,
+_TEXTS: Final = {
+    "ssl_protocol": "version",
+    "ssl_cipher": "cipher",
+    "ssl_ciphers": "ciphers",
+    "ssl_curve": "curve",
+    "ssl_curves": "curves",
+    "ssl_server_name": "asked_name",
+    "ssl_alpn_protocol": "alpn",
+    "ssl_session_id": "session_id",
 }
-_OF_DER: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "ssl_client_raw_cert": lambda der: _pem(der) + b"\n",
-    "ssl_client_cert": lambda der: _pem(der).replace(b"\n", b"\n\t"),
-    "ssl_client_escaped_cert": lambda der: quote(_pem(der) + b"\n", safe="").encode(),
-    "ssl_client_fingerprint": lambda der: hashlib.sha1(der, usedforsecurity=False).hexdigest().encode(),
+
+
+def _verified(engine: Connection) -> bytes:
+    if engine.peer is None:
+        return b"NONE"
+    if engine.verify_code:
+        return b"FAILED:" + engine.verify_message.encode()
+    status = engine.revocation
+    return b"FAILED:" + status.encode() if status else b"SUCCESS"
+
+
+_OF_ENGINE: Final[dict[str, Callable[[Connection], bytes | None]]] = {
+    "ssl_client_verify": _verified,
+    "ssl_session_reused": lambda engine: b"r" if engine.session_reused else b".",
+    "ssl_early_data": lambda engine: b"1" if engine.early else None,
 }
 
 
 def tls_variables(tls_of: Callable[[Any], TlsStream | None]) -> dict[str, Callable[[Any], bytes | None]]:
     """Getters by name. tls_of: the encrypted stream of a request or a session, None without encryption."""
 
-    def of_info(show: Callable[[dict[str, Any]], bytes]) -> Callable[[Any], bytes | None]:
+    def of_engine(show: Callable[[Any], bytes | None]) -> Callable[[Any], bytes | None]:
         def get(request: Any) -> bytes | None:
             stream = tls_of(request)
-            info = None if stream is None else stream.peer_certificate()
-            return show(info) if info else None
+            return None if stream is None else show(stream.engine)
 
         return get
 
-    def of_der(show: Callable[[bytes], bytes]) -> Callable[[Any], bytes | None]:
-        def get(request: Any) -> bytes | None:
-            stream = tls_of(request)
-            der = None if stream is None else stream.peer_der()
-            return show(der) if der else None
+    def of_certificate(show: Callable[[Certificate], bytes]) -> Callable[[Any], bytes | None]:
+        def get(engine: Any) -> bytes | None:
+            certificate = engine.peer
+            return show(certificate) if certificate is not None else None
 
-        return get
-
-    def verified(request: Any) -> bytes | None:
-        stream = tls_of(request)
-        return None if stream is None else b"SUCCESS" if stream.peer_der() else b"NONE"
-
-    def server_name(request: Any) -> bytes | None:
-        stream = tls_of(request)
-        return None if stream is None or stream.asked_name is None else stream.asked_name.encode()
+        return of_engine(get)
 
     def of_text(name: str) -> Callable[[Any], bytes | None]:
-        def get(request: Any) -> bytes | None:
-            stream = tls_of(request)
-            value: str | None = None if stream is None else getattr(stream, name)
-            return value.encode() if value else None
+        def get(engine: Any) -> bytes | None:
+            value: str | None = getattr(engine, name)
+            return value.encode("latin-1", "replace") if value else None
 
-        return get
+        return of_engine(get)
 
-    found: dict[str, Callable[[Any], bytes | None]] = {
-        "ssl_client_verify": verified,
-        "ssl_server_name": server_name,
-        "ssl_alpn_protocol": of_text("alpn"),
-        "ssl_session_id": of_text("session_id"),
-    }
-    found.update((name, of_info(show)) for name, show in _OF_INFO.items())
-    found.update((name, of_der(show)) for name, show in _OF_DER.items())
+    found = {name: of_engine(show) for name, show in _OF_ENGINE.items()}
+    found.update((name, of_text(attribute)) for name, attribute in _TEXTS.items())
+    found.update((name, of_certificate(show)) for name, show in _OF_CERTIFICATE.items())
     return found

@@ -83,7 +83,7 @@ def server_name(connection: Connection, alert: Any, _argument: int) -> int:
 @_callback(ALERT, _I, _P, ctypes.POINTER(_P), ctypes.POINTER(ctypes.c_ubyte), _P, ctypes.c_uint, _P)
 def alpn(connection: Connection, out: Any, length: Any, offered: int, size: int, _argument: int) -> int:
     """SSL_CTX_set_alpn_select_cb(3): the first of ours that the client offers, an alert when there is none."""
-    ours = connection.context.settings.alpn
+    ours = connection.context.settings.alpn if connection.hooks.alpn is None else connection.hooks.alpn
     if not ours:
         return NO_ACK
     names: dict[bytes, int] = {}

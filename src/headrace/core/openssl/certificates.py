@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 DATA: Final = "data:"
 _RFC2253: Final = 0x1110317  # XN_FLAG_RFC2253
-_NO_UTF8_ESCAPE: Final = 4  # ASN1_STRFLGS_ESC_MSB
 _NO_START_LINE: Final = "NO_START_LINE"
 
 
@@ -101,7 +100,7 @@ def _name(name: int, *, legacy: bool) -> bytes:
         finally:
             lib.CRYPTO_free(where, b"", 0)
     with Output() as out:
-        lib.X509_NAME_print_ex(out.pointer, name, 0, _RFC2253 & ~_NO_UTF8_ESCAPE)
+        lib.X509_NAME_print_ex(out.pointer, name, 0, _RFC2253)
         return out.text
 
 

@@ -42,12 +42,13 @@ class Connection(Acts, Facts):
     context: its settings; after the server was chosen by name, those of that server; session_context: those it began
     with, which have the sessions. hello: what the client has said, while a client_hello hook runs. waiting: the hook
     that a handshake waits for. data: whatever the owner of the hooks has put there. asked_name: of SNI. required_name:
-    clients: whom the certificate of the server has to be for. used_early: early data came (0-RTT).
+    clients: whom the certificate of the server has to be for. used_early: early data came (0-RTT). revocation: servers:
+    why the client's certificate does not hold although it verifies (OCSP), "" when it does.
     """
 
     __slots__ = (
         "_early", "_fetched", "_hook", "_ran", "_stored", "alert", "asked_name", "data", "failed_by", "hello", "hooks",
-        "refusal", "required_name", "session_context", "used_early", "waiting",
+        "refusal", "required_name", "revocation", "session_context", "used_early", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,7 @@ class Connection(Acts, Facts):
         self.waiting: Awaitable[Any] | None = None
         self.data: Any = None
         self.required_name: str | None = None
+        self.revocation = ""
         self.failed_by: BaseException | None = None
         self.refusal: BaseException | None = None
         self.alert = INTERNAL_ERROR

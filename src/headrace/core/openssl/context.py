@@ -32,12 +32,16 @@ _NO_ANTI_REPLAY: Final = 1 << 24
 _SERVER_PREFERENCE: Final = 1 << 22
 _MODE: Final = 1 | 2 | 8 | 16  # partial writes, moving buffers, no automatic chain, buffers released while idle
 _EARLY: Final = 16384
+_LARGEST_RECORD: Final = 16384
 # SSL_CTX_ctrl(3) and the macros on it
 _SET_MODE, _CACHE_SIZE, _CACHE_MODE = 33, 42, 44
 _ADD_CHAIN, _GROUPS_LIST, _MIN_VERSION, _MAX_VERSION, _DH_AUTO = 89, 92, 123, 124, 118
 _SERVER_NAME_CB, _STATUS_CB, _TICKET_KEY_CB = 53, 63, 72
 _CACHE_OFF, _CACHE_CLIENT, _CACHE_SERVER, _NO_AUTO_CLEAR, _NO_INTERNAL_STORE, _NO_INTERNAL = 0, 1, 2, 128, 512, 768
+_MAX_FRAGMENT: Final = 52
 _TLS13: Final = 0x0304
+_CONF_FLAGS: Final = 0x2 | 0x4 | 0x8 | 0x10 | 0x20  # file, client, server, errors, certificates
+_PATHS: Final = (2, 3)  # SSL_CONF_TYPE_FILE, SSL_CONF_TYPE_DIR
 
 
 class Context:
@@ -103,6 +107,8 @@ class Context:
         self.ctrl(_MIN_VERSION, 0)
         self.ctrl(_MAX_VERSION, _TLS13)
         self.ctrl(_SET_MODE, _MODE)
+        if settings.record_size != _LARGEST_RECORD:
+            self.ctrl(_MAX_FRAGMENT, settings.record_size)
         if not lib.SSL_CTX_set_cipher_list(self.pointer, settings.ciphers.encode("utf-8", "surrogateescape")):
             raise unusable(lib, f'SSL_CTX_set_cipher_list("{settings.ciphers}") failed')
 
@@ -218,13 +224,12 @@ class Context:
             return
         conf = lib.SSL_CONF_CTX_new()
         try:
-            side = 0x8 if self.is_server else 0x4
-            lib.SSL_CONF_CTX_set_flags(conf, 0x2 | side | 0x20 | 0x10)  # file, side, certificates, errors
+            lib.SSL_CONF_CTX_set_flags(conf, _CONF_FLAGS)
             lib.SSL_CONF_CTX_set_ssl_ctx(conf, self.pointer)
             for name, value in self.settings.commands:
                 kind = lib.SSL_CONF_cmd_value_type(conf, name.encode())
-                if kind in (2, 3) and not value.startswith("/"):
-                    raise ConfError(f'SSL_CONF_cmd("{name}", "{value}") needs an absolute path')
+                if kind in _PATHS and not value.startswith("/"):
+                    value = f"{self.settings.folder}/{value}"  # noqa: PLW2901 - the same thing, in full
                 if lib.SSL_CONF_cmd(conf, name.encode(), value.encode("utf-8", "surrogateescape")) <= 0:
                     raise unusable(lib, f'SSL_CONF_cmd("{name}", "{value}") failed')
             if lib.SSL_CONF_CTX_finish(conf) != 1:

@@ -43,8 +43,9 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Hooks:
-    """See the module."""
+    """See the module. alpn: the protocols to offer, in place of those of the context."""
 
+    alpn: tuple[str, ...] | None = None
     client_hello: Callable[[Connection], Awaitable[None] | None] | None = None
     session_get: Callable[[Connection, bytes], Awaitable[bytes | None] | bytes | None] | None = None
     server_name: Callable[[Connection, str | None], Context | None] | None = None

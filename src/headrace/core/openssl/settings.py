@@ -48,8 +48,8 @@ class Settings:
     pairs: (certificates, key) of each kind of key. protocols: of `VERSIONS`. client_ca: whose certificates clients are
     asked for, named to them; trusted: trusted beside those, not named. verify: "off", "on", "optional",
     "optional_no_ca"; a client (in the sense of TLS) knows "off" and "on". timeout: seconds of a session.
-    commands: for SSL_CONF_cmd. early_data: servers take 0-RTT requests. ticket_keys: files, the first one makes new
-    tickets. id_context: what sessions of different servers may have in common (b"": made of the certificates).
+    commands: for SSL_CONF_cmd; folder: of relative paths in them. record_size: bytes of plaintext at most. early_data:
+    servers take 0-RTT requests. ticket_keys: files, the first one makes new tickets.
     """
 
     is_server: bool = True
@@ -67,9 +67,11 @@ class Settings:
     verify_depth: int = 1
     alpn: tuple[str, ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
+    folder: str = ""
     cache: Cache = Cache()
     timeout: float = 300.0
     tickets: bool = True
     ticket_keys: tuple[str, ...] = ()
     early_data: bool = False
+    record_size: int = 16384
     reuse_sessions: bool = False

@@ -1,0 +1,100 @@
+"""A listening socket with `ssl`: what a request must have before it is handled.
+
+A client that speaks plain HTTP, a certificate that is wanted and bad or missing, a server that is not the one of the
+handshake: each has a status of its own, which error_page may take (497, 495, 496, 421).
+https://nginx.org/en/docs/http/ngx_http_ssl_module.html#errors
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.edge import log
+from headrace.edge.connection import tls_of
+from headrace.edge.corevars import host_only
+from headrace.edge.phases import run
+from headrace.edge.request import Request
+from headrace.edge.server import Hosts, Port
+from headrace.edge.special import special
+from headrace.edge.tlsport import PortTls
+from headrace.edge.uri import split_target
+from headrace.edge.values import to_bytes
+from headrace.errors import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from headrace.core.http1.server import Exchange
+    from headrace.core.openssl.connection import Connection
+    from headrace.edge.gateway import Gateway
+    from headrace.edge.listen import ListenSpec
+    from headrace.edge.server import Server
+
+HTTP2_FIRST: Final = ("h2", "http/1.1")
+_PLAIN: Final = (497, "client sent plain HTTP request to HTTPS port")
+_MISDIRECTED: Final = (
+    421, "client attempted to request the server name different from the one that was negotiated",
+)  # fmt: skip
+
+
+class TlsPort(Port):
+    """See the module."""
+
+    def __init__(self, spec: ListenSpec, hosts: Hosts, gateway: Gateway) -> None:
+        super().__init__(spec, hosts, gateway)
+        self._verifying: bool | None = None
+
+    def tls(self) -> PortTls:
+        """See Port."""
+        made = self._for(self.hosts)
+        made.local = {address: self._for(hosts) for address, hosts in self.local.items()}
+        return made
+
+    def _for(self, hosts: Hosts) -> PortTls:
+        def choose(name: str) -> Server:
+            return hosts.choose(name.encode())[0]
+
+        made = PortTls(self, hosts.default, choose, HTTP2_FIRST if self.spec.http2 else None)
+        made.use([server.tls for server in hosts.servers if server.tls is not None])
+        return made
+
+    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        """See Port."""
+        stream = tls_of(exchange.conn)
+        if stream is None:
+            return self._refused(exchange, *_PLAIN)
+        verifying = self._verifying
+        if verifying is None:
+            every = (self.hosts, *self.local.values())
+            verifying = self._verifying = any(
+                server.tls is not None and server.tls.checks for hosts in every for server in hosts.servers
+            )
+        if verifying:
+            engine: Any = stream.engine
+            objection = self._objection(exchange, engine)
+            if objection is not None:
+                return self._refused(exchange, *objection)
+        return super().handle(exchange)
+
+    def _objection(self, exchange: Exchange, engine: Connection) -> tuple[int, str] | None:
+        host = exchange.head.host
+        tls = self._hosts_of(exchange.conn).choose(host)[0].tls
+        if tls is None or not tls.checks:
+            return None
+        asked = engine.asked_name
+        if asked and host and host_only(host).lower() != asked.lower().encode():
+            return _MISDIRECTED
+        return tls.objection(engine)
+
+    def _refused(self, exchange: Exchange, status: int, message: str) -> Coroutine[Any, Any, None] | None:
+        head = exchange.head
+        server, _ = self._hosts_of(exchange.conn).choose(head.host)
+        uri = args = b""
+        with contextlib.suppress(HttpError):
+            uri, args = split_target(head.target)
+        request = Request(exchange, server, uri, args)
+        exchange.conn.use(server.location.http, exchange)
+        request.log_error(log.INFO, to_bytes(message) + b" while reading client request headers")
+        steps = special(request, status)
+        return None if steps is None else run(request, steps)
