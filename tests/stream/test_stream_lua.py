@@ -108,7 +108,8 @@ CONTENT = {
     "waiting": ("ngx.sleep(0.001) local t = ngx.thread.spawn(function() return 'x' end) ngx.say(ngx.thread.wait(t))", b"", b"truex\n"),
     "exit": ("ngx.say(1) ngx.exit(500) ngx.say(2)", b"", b"1\n"),
     "shutdown": ("local s = ngx.req.socket() ngx.print('a') s:shutdown('send') ngx.log(ngx.WARN, s:receive('*a'), select(2, s:shutdown('send')))", b"bc", b"a"),
-    "a file that is not there": ("error('oops')", b"", b""),
+    "what else there is": ("local s = ngx.req.socket() ngx.say(s:getfd() > 2, ngx.now() - ngx.req.start_time() < 60)", b"", b"truetrue\n"),
+    "a fault": ("error('oops')", b"", b""),
     "the ctx": ("ngx.ctx.a = 1 ngx.say(ngx.ctx.a)", b"", b"1\n"),
     "dictionaries": ("ngx.shared.d:set('a', 2) ngx.say(ngx.shared.d:get('a'))", b"", b"2\n"),
     "globals of init": ("ngx.say(from_init)", b"", b"7\n"),
@@ -192,6 +193,17 @@ async def test_phases_and_their_words(served):
         assert line in served.log
 
 
+async def test_a_cosocket_ends_its_side(served):
+    await served.start(
+        content(
+            """local s = ngx.socket.tcp() assert(s:connect("unix:" .. ngx.config.prefix() .. "b")) s:send("all")
+            ngx.say(s:shutdown("send"), " ", select(2, s:send("x")), " ", s:receive("*a"), pcall(s.shutdown, s))"""
+        )
+        + "server { listen SOCKb; content_by_lua_block { local s = ngx.req.socket() ngx.print('b:', s:receive('*a')) } }"
+    )
+    assert (await served.ask()).startswith(b"1 closed b:allfalse")
+
+
 async def test_http_and_stream_are_apart(served):
     await served.start(
         "init_by_lua_block { where = 'stream' } lua_shared_dict d 64k;"
@@ -269,6 +281,6 @@ async def test_a_datagram(served):
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_said(served, lines, message):
-    with pytest.raises(Exception, match=".") as caught:
+    with pytest.raises(Exception, match=r".") as caught:
         await served.start(lines)
     assert message in str(caught.value)

@@ -106,7 +106,7 @@ class ClientApi:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package api."""
         names = ("output", "flush", "client_kind", "client_next", "client_stop", "client_send", "client_shutdown")
-        return {name: getattr(self, name) for name in (*names, "preread_limits")}
+        return {name: getattr(self, name) for name in (*names, "client_fd", "client_since", "preread_limits")}
 
     def client(self, session: Session) -> Client:
         """The owner of the session's stream, made when the first script asks."""
@@ -123,6 +123,15 @@ class ClientApi:
         client = self._clients.pop(session.id, None)
         if client is not None:
             client.release(rest)
+
+    def client_since(self, session_id: int) -> float:
+        """Wall seconds, to the millisecond, at which the session began."""
+        session = self.sessions[session_id]
+        return round(session.clock.wall_ns() / 1e9 - (session.clock.now() - session.start), 3)
+
+    def client_fd(self, session_id: int) -> int:
+        """The descriptor of the connection."""
+        return self.sessions[session_id].stream.fd
 
     # writing
 

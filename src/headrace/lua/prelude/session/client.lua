@@ -3,8 +3,11 @@
 -- Its bytes come from the session, which owns the descriptor and what is unsent; nothing is taken that is not used:
 -- what is left in the buffer when the phase ends goes back (S.client_rest).
 local S, host = ...
-local ngx = S.ngx
+local ffi, C, ngx = S.ffi, S.C, S.ngx
 local select, tonumber, type = select, tonumber, type
+local SHUT_WR = 1
+
+ffi.cdef [[int hr_shutdown(int fd, int how) __asm__("shutdown");]]
 
 local clients = {} -- id of a session -> the socket that it has given out
 local reads, sends = {}, {} -- id of a session -> the thread that waits, and its mark
@@ -119,6 +122,13 @@ for _, name in ipairs { "receive", "receiveany", "receiveuntil" } do
 end
 tcp.send, tcp.settimeout, tcp.settimeouts = all.send, all.settimeout, all.settimeouts
 
+function tcp.getfd(sock)
+    if not sock.fd then
+        return nil, "closed"
+    end
+    return host.client_fd(sock.rid)
+end
+
 --- Look at the first `size` bytes of the client without taking them.
 function tcp.peek(sock, ...)
     local R = S.R
@@ -169,8 +179,24 @@ function tcp.peek(sock, ...)
     return text:sub(1, size)
 end
 
--- Of cosockets too: no more bytes for the other side, while ours still come.
-local function shut(sock, direction)
+-- The checks of shutdown(): nil when all is well, else the error's words.
+local function not_to_shut(sock, ...)
+    if select("#", ...) ~= 1 then
+        return S.raise("expecting 2 arguments (including the object) but seen " .. select("#", ...) + 1)
+    end
+    if type(sock) ~= "table" then
+        return S.bad_self(sock, "shutdown")
+    end
+    if not sock.fd or (sock.rclosed and sock.wclosed) then
+        return "closed"
+    end
+    if sock.wclosed then
+        return "already shutdown"
+    end
+    return S.refused(sock, false, true)
+end
+
+local function not_a_side(direction)
     if type(direction) ~= "string" then
         return S.bad_argument(1, "shutdown", "string expected, got " .. type(direction))
     elseif direction == "" then
@@ -180,20 +206,9 @@ local function shut(sock, direction)
     end
 end
 
+--- No more bytes for the client, while its own still come.
 function tcp.shutdown(sock, ...)
-    if select("#", ...) ~= 1 then
-        return S.raise("expecting 2 arguments (including the object) but seen " .. select("#", ...) + 1)
-    end
-    if type(sock) ~= "table" then
-        return S.bad_self(sock, "shutdown")
-    end
-    if not sock.fd or (sock.rclosed and sock.wclosed) then
-        return nil, "closed"
-    end
-    if sock.wclosed then
-        return nil, "already shutdown"
-    end
-    local why = S.refused(sock, false, true)
+    local why = not_to_shut(sock, ...)
     if why then
         return nil, why
     end
@@ -204,7 +219,7 @@ function tcp.shutdown(sock, ...)
     if R.eof then
         return nil, "seen eof"
     end
-    why = shut(sock, (...))
+    why = not_a_side((...))
     if why then
         return nil, why
     end
@@ -213,6 +228,19 @@ function tcp.shutdown(sock, ...)
         return nil, "socket busy writing"
     end
     R.eof = true
+    sock.wclosed = true
+    return 1
+end
+
+--- The same for a cosocket.
+function all.shutdown(sock, ...)
+    local why = not_to_shut(sock, ...) or not_a_side((...))
+    if why then
+        return nil, why
+    end
+    if C.hr_shutdown(sock.fd, SHUT_WR) ~= 0 then
+        return nil, S.strerror(ffi.errno())
+    end
     sock.wclosed = true
     return 1
 end
@@ -277,6 +305,10 @@ function udp.send(sock, ...)
 end
 
 udp.settimeout = all.settimeout
+
+function ngx.req.start_time()
+    return host.client_since(S.request().id)
+end
 
 function ngx.req.socket(...)
     local n = select("#", ...)
