@@ -5,14 +5,16 @@
 
 It makes a small nginx.conf in a temporary folder, whose first worker runs the code in a timer and then ends the
 process (github.com/openresty/resty-cli describes the original). `ngx.say`, `ngx.print` and `print` write to
-standard output.
+standard output. The process ends when the code and the light threads and timers that it began have.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import os
+import re
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -20,146 +22,170 @@ from typing import Final
 
 from headrace import errors
 from headrace.commands.launch import build, serve
+from headrace.commands.resty_flags import HELP, Flags, UsageError, lua_string, parse
 from headrace.topology.options import GatewayOptions, Options
 from headrace.version import NGINX_VERSION, NGX_LUA_VERSION, VERSION
 
+_FORWARDED: Final = {
+    signal.SIGINT: signal.SIGQUIT, signal.SIGHUP: signal.SIGQUIT, signal.SIGQUIT: signal.SIGQUIT,
+    signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2,
+}  # fmt: skip
+_LAST_MOMENT: Final = 0.1  # seconds that a script has to end after INT
+
 _CONF: Final = """\
-error_log stderr {level};
-pid resty.pid;
+{modules}error_log stderr {level};
+pid logs/nginx.pid;
+{environment}
 {main}
 events {{
     worker_connections {connections};
 }}
-http {{
+{stream}http {{
     access_log off;
+    lua_socket_log_errors off;
     {http}
-    init_worker_by_lua_file resty.lua;
+    init_worker_by_lua_file conf/resty.lua;
 }}
 """
 
 _LUA: Final = """\
+ngx.config.is_console = true
 arg = {arguments}
-local function write(...)
-    for i = 1, select("#", ...) do
-        local value = select(i, ...)
-        if type(value) == "table" then
-            write(unpack(value))
-        else
-            io.stdout:write(tostring(value))
-        end
+local stdout, null, maxn = io.stdout, ngx.null, table.maxn
+local function text(value)
+    if value == null then
+        return "null"
+    elseif type(value) ~= "table" then
+        return tostring(value)
     end
-end
-ngx.print = function(...) write(...) return true end
-ngx.say = function(...) write(...) io.stdout:write("\\n") return true end
-ngx.flush = function() io.stdout:flush() return true end
-ngx.eof = ngx.flush
-print = function(...)
     local words = {{}}
-    for i = 1, select("#", ...) do
-        words[i] = tostring((select(i, ...)))
+    for i = 1, maxn(value) do
+        words[i] = text(value[i])
     end
-    io.stdout:write(table.concat(words, "\\t"), "\\n")
+    return table.concat(words)
 end
+local function write(...)
+    return stdout:write(text {{...}}) -- a nil at the end is nothing, as in resty
+end
+ngx.orig_print, ngx.orig_say, ngx.orig_exit = ngx.print, ngx.say, ngx.exit
+ngx.print = write
+ngx.say = function(...)
+    local ok, failure = write(...)
+    if not ok then
+        return ok, failure
+    end
+    return stdout:write("\\n")
+end
+print = ngx.say
+ngx.flush = function() return stdout:flush() end
+ngx.eof = function() return true end
 local finish = os.exit
-os.exit = function(code, ...)
-    io.stdout:flush()
-    return finish(code, ...)
+os.exit = function(...)
+    stdout:flush()
+    return finish(...)
 end
-ngx.exit = function(code)
-    os.exit(code >= 500 and 1 or 0)
-end
-local codes = {codes}
-local function main()
-    for _, item in ipairs(codes) do
-        local run, failure
-        if item.file then
-            run, failure = loadfile(item.file)
-        else
-            run, failure = loadstring(item.code, "=(command line -e)")
-        end
-        if not run then
-            error(failure, 0)
-        end
-        run(unpack(arg))
-    end
-end
-local ok, failure = ngx.timer.at(0, function(premature)
-    if premature then
-        return
-    end
-    local good, trace = xpcall(main, function(message)
-        return "ERROR: " .. debug.traceback(tostring(message), 2)
-    end)
-    if not good then
-        io.stdout:flush()
-        io.stderr:write(trace, "\\n")
-        os.exit(1)
-    end
-    os.exit(0)
-end)
-if not ok then
-    io.stderr:write("ERROR: ", tostring(failure), "\\n")
+ngx.exit = os.exit
+local graceful = require("ngx.process").signal_graceful_exit
+local function failed(message)
+    stdout:flush()
+    io.stderr:write("ERROR: ", tostring(message), "\\n")
     os.exit(1)
 end
+local runs = {{}}
+local function load(run, failure)
+    if not run then
+        failed(failure)
+    end
+    runs[#runs + 1] = run
+end
+{loads}
+assert(ngx.timer.at(0, function()
+    for _, run in ipairs(runs) do
+        local ok, trace = xpcall(run, function(message)
+            return debug.traceback(message, 2)
+        end)
+        if not ok then
+            failed(trace)
+        end
+    end
+    stdout:flush()
+    graceful()
+end))
 """
-
-
-def parser() -> argparse.ArgumentParser:
-    """The flags."""
-    made = argparse.ArgumentParser(
-        prog="headrace-resty", description="Run Lua with ngx.*: cosockets, timers, light threads.", allow_abbrev=False
-    )
-    add = made.add_argument
-    add("-e", action="append", default=[], dest="codes", metavar="CODE", help="run CODE; may be given several times")
-    add("-I", action="append", default=[], dest="folders", metavar="DIR", help="folder to look for modules in")
-    add("-l", action="append", default=[], dest="modules", metavar="LIB", help="require LIB first")
-    add("-c", type=int, default=64, dest="connections", metavar="NUM", help="most connections at once (64)")
-    add("--errlog-level", default="warn", metavar="LEVEL", help="least level that ngx.log prints (warn)")
-    add("--http-conf", action="append", default=[], metavar="CONF", help="directives for the http block")
-    add("--http-include", action="append", default=[], metavar="PATH", help="file to include in the http block")
-    add("--main-conf", action="append", default=[], metavar="CONF", help="directives for the main level")
-    add("--main-include", action="append", default=[], metavar="PATH", help="file to include at the main level")
-    add("--shdict", action="append", default=[], dest="dicts", metavar="'NAME SIZE'", help="a lua_shared_dict")
-    add("--resolve-ipv6", action="store_true", help="look up IPv6 addresses too (always done)")
-    add("-V", action="store_true", dest="version", help="show versions")
-    add("file", nargs="?", metavar="FILE", help="the script")
-    add("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script finds in `arg`")
-    return made
 
 
 def main(argv: list[str]) -> int:
     """Run; the exit status is the script's."""
-    flags = parser().parse_args(argv)
-    if flags.version:
-        sys.stdout.write(
-            f"headrace-resty {VERSION}\nnginx version: nginx/{NGINX_VERSION} (ngx_lua {NGX_LUA_VERSION})\n"
-        )
-        return 0
-    if flags.file is None and not flags.codes and not flags.modules:
-        parser().print_usage(sys.stderr)
-        return 2
-    folder = tempfile.mkdtemp(prefix="headrace-resty-")
     try:
-        _write(Path(folder), flags)
+        flags = parse(argv)
+        if flags.help:
+            sys.stdout.write(HELP)
+            return 0
+        if flags.version:
+            sys.stderr.write(
+                f"resty (headrace {VERSION})\nnginx version: nginx/{NGINX_VERSION} (ngx_lua {NGX_LUA_VERSION})\n"
+            )
+            return 0
+        conf = _conf(flags)
+        if flags.dump:
+            sys.stdout.write(conf)
+            return 0
+    except UsageError as error:
+        sys.stderr.write(f"ERROR: {error}.\n" if str(error)[-1] not in ".)" else f"ERROR: {error}\n")
+        return 255
+    except FileNotFoundError as error:
+        sys.stderr.write(f"{error.args[0]}\n")
+        return 2
+    folder = tempfile.mkdtemp(prefix="resty_")
+    try:
+        for name in ("conf", "logs"):
+            os.mkdir(os.path.join(folder, name))
+        for name, text in (("nginx.conf", conf), ("resty.lua", _script(flags))):
+            Path(folder, "conf", name).write_text(text, encoding="utf-8", errors="surrogateescape")
         # The script ends its process from within Lua; who waits for it cleans up.
         child = os.fork()
         if child == 0:
             os._exit(_serve(folder))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF
-    except KeyboardInterrupt:
-        return 130
+        return _await(child)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _await(child: int) -> int:
+    """The exit status; signals go on to the script: INT and HUP as QUIT, and INT ends it in a moment anyhow."""
+    told: list[int] = []
+
+    def forward(number: int, _frame: object) -> None:
+        told.append(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, _FORWARDED[signal.Signals(number)])
+        if number == signal.SIGINT:
+            signal.setitimer(signal.ITIMER_REAL, _LAST_MOMENT)
+
+    def end(_number: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    for number in _FORWARDED:
+        signal.signal(number, forward)
+    signal.signal(signal.SIGALRM, end)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if signal.SIGINT in told or (signal.SIGTERM in told and status == 0):
+        return 128 + told[0]
+    return status if status >= 0 else 128 - status
+
+
 def _serve(folder: str) -> int:
     options = Options(
-        GatewayOptions(os.path.join(folder, "nginx.conf"), folder), master=False, user=str(os.geteuid()), watchdog=0.0
+        GatewayOptions(os.path.join(folder, "conf", "nginx.conf"), folder),
+        master=False,
+        user=str(os.geteuid()),
+        watchdog=0.0,
     )
 
     def say(level: str, error: errors.ConfError) -> None:
         if level == "emerg":
-            sys.stderr.write(f"headrace-resty: {error}\n")
+            sys.stderr.write(f"nginx: [emerg] {error}\n")
 
     try:
         plan = build(options, say)
@@ -172,33 +198,53 @@ def _serve(folder: str) -> int:
         sys.stderr.flush()
 
 
-def _write(folder: Path, flags: argparse.Namespace) -> None:
-    http = [*flags.http_conf, *(f"include {_quoted(os.path.abspath(path))};" for path in flags.http_include)]
-    http += [f"lua_shared_dict {text};" for text in flags.dicts]
+def _conf(flags: Flags) -> str:
+    """The nginx.conf. Raises FileNotFoundError, with a text, for a file that is not there."""
+    for kind, paths in (("main", flags.main_includes), ("http", flags.http_includes)):
+        for path in paths:
+            if not os.path.isfile(path):
+                raise FileNotFoundError(f"ERROR: could not find {kind} include file '{path}'")
+    if flags.file is not None and flags.file != "-" and not os.path.exists(flags.file):
+        raise FileNotFoundError(f"Lua input file {flags.file} not found.")
+    shared = []
+    if flags.servers:
+        shared.append(f"resolver {' '.join(flags.servers)}{'' if flags.resolve_ipv6 else ' ipv6=off'};")
+    http = [*shared, *(f"lua_shared_dict {text};" for text in flags.dicts)]
     if flags.folders:
-        paths = "".join(f"{os.path.abspath(each)}/?.lua;{os.path.abspath(each)}/?/init.lua;" for each in flags.folders)
-        http.append(f"lua_package_path {_quoted(paths + ';')};")
-    main_level = [*flags.main_conf, *(f"include {_quoted(os.path.abspath(path))};" for path in flags.main_include)]
-    conf = _CONF.format(
-        level=flags.errlog_level, connections=flags.connections, main="\n".join(main_level), http="\n    ".join(http)
+        path = "".join(f"{each}/?.ljbc;{each}/?.lua;{each}/?/init.ljbc;{each}/?/init.lua;" for each in flags.folders)
+        http.append(f"lua_package_path {_quoted(path + ';')};")
+        http.append(f"lua_package_cpath {_quoted(''.join(f'{each}/?.so;' for each in flags.folders) + ';')};")
+    http += [*flags.http_conf, *map(_include, flags.http_includes)]
+    stream = "\n    ".join([*shared, *flags.stream_conf])
+    return _CONF.format(
+        modules="".join(f"load_module {path};\n" for path in flags.load_modules),
+        level=flags.level,
+        environment="\n".join(f"env {name};" for name in sorted(os.environ) if re.fullmatch(r"\w+", name, re.ASCII)),
+        main="\n".join([*flags.main_conf, *map(_include, flags.main_includes)]),
+        connections=flags.connections,
+        stream=f"stream {{\n    {stream}\n}}\n" if flags.stream_conf else "",
+        http="\n    ".join(http),
     )
-    (folder / "nginx.conf").write_text(conf, encoding="utf-8", errors="surrogateescape")
-    codes = [f"{{code = {lua_string(f'require {lua_string(module)}')}}}" for module in flags.modules]
-    codes += [f"{{code = {lua_string(code)}}}" for code in flags.codes]
+
+
+def _script(flags: Flags) -> str:
+    code = list(flags.code)
+    if flags.jit is not None:
+        code.insert(0, "require('jit.v').on()" if flags.jit == "v" else "require('jit').off()")
+    loads = []
+    if code:
+        loads.append(f"load(loadstring({lua_string('; '.join(code))}, '=(command line -e)'))")
     if flags.file is not None:
-        codes.append(f"{{file = {lua_string(os.path.abspath(flags.file))}}}")
-    given = [f"[0] = {lua_string(flags.file or '-e')}", *map(lua_string, flags.arguments)]
-    lua = _LUA.format(arguments=f"{{{', '.join(given)}}}", codes=f"{{{', '.join(codes)}}}")
-    (folder / "resty.lua").write_text(lua, encoding="utf-8", errors="surrogateescape")
+        name = lua_string(flags.file)
+        opened = "io.stdin" if flags.file == "-" else f"assert(io.open({name}))"
+        loads.append(f"load(loadstring(assert({opened}:read('*a')), '@' .. {name}))")
+    first = flags.file if flags.file is not None else "(command line -e)"
+    given = [f"[0] = {lua_string(first)}", *map(lua_string, flags.arguments)]
+    return _LUA.format(arguments=f"{{{', '.join(given)}}}", loads="\n".join(loads))
 
 
-def lua_string(text: str) -> str:
-    """A text as a Lua literal, whatever bytes it has."""
-    plain = "".join(
-        chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\' else f"\\{byte:03d}"
-        for byte in text.encode("utf-8", "surrogateescape")
-    )
-    return f'"{plain}"'
+def _include(path: str) -> str:
+    return f"include {_quoted(os.path.abspath(path))};"
 
 
 def _quoted(text: str) -> str:

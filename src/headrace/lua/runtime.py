@@ -1,8 +1,8 @@
 """The Lua side of a gateway: one VM, its compiled chunks, and what ties it to a loop.
 
 Life: built with the configuration; run_init() in the master (init_by_lua); after the fork attach() in each
-worker, which runs init_worker_by_lua; exit() when the worker stops: pending timers fire once as premature, idle
-cosockets close.
+worker, which runs init_worker_by_lua; begin_exit() when the worker is told to stop: pending timers fire once as
+premature, idle cosockets close; exit() when its requests and timers have ended, or their time is over.
 
 Budget. Lua runs in the worker's only thread, so a handler that never waits holds all other requests of the worker:
 - a cosocket operation gives the loop a turn every lua_socket_turn_time (4 ms) when others have work, also in a loop
@@ -17,8 +17,10 @@ called with integers and bytes only.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -40,8 +42,6 @@ from headrace.lua.side import HttpSide
 from headrace.lua.vm import VM
 
 if TYPE_CHECKING:
-    import asyncio
-
     from headrace.core.tls_config import TlsConfig
     from headrace.errors import Place
     from headrace.lua.side import Part, Side
@@ -61,6 +61,8 @@ BALANCER: Final = 13
 KEEP: Final = 32
 HEAD: Final = 64
 """Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
+
+_LOOK_AGAIN: Final = 0.01  # seconds until a worker that ends asks again whether timers run
 
 
 @dataclass
@@ -265,11 +267,18 @@ class Runtime:
             if failure is not None:
                 self.settings.error_log.line(ERR, failure)
 
-    def exit(self) -> None:
-        """The worker stops and its connections are closed.
+    def begin_exit(self) -> None:
+        """The worker begins to stop: timers fire as premature, idle connections close, no new timers are made."""
+        self.vm.entry("exit")()
 
-        Handlers that still wait end, timers fire as premature, idle connections close, no new timers are made.
-        """
+    async def timers_ended(self, within: float) -> None:
+        """Wait until no timer runs any more, `within` seconds at most."""
+        end = time.monotonic() + within
+        while any(self.vm.entry("timer_counts")()) and time.monotonic() < end:  # noqa: ASYNC110 - seldom, and soon over
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def exit(self) -> None:
+        """The worker stops and its connections are closed: handlers and timers that still wait end."""
         self.scheduler.end_all()
         self.threads.close()
         self.vm.entry("exit")()

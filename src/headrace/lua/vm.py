@@ -61,6 +61,7 @@ PRELUDE: Final = (
     "pipe",
     "workerthread",
     "cjson",
+    "jitv",
     "symbols",
     "boot",
 )

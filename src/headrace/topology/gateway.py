@@ -6,6 +6,7 @@ The gateway is built once, in the master; workers inherit it, so its code and se
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,8 +214,13 @@ class GatewayPart:
         await self._gateway.start(loop, clock, own)
 
     async def stop(self, within: float) -> None:
-        """Answer what is there within `within` seconds, then end Lua."""
+        """Answer what is there and let timers end within `within` seconds, then end Lua."""
+        end = time.monotonic() + within
+        for runtime in self._runtimes:
+            runtime.begin_exit()
         await self._gateway.stop(within)
+        for runtime in self._runtimes:
+            await runtime.timers_ended(end - time.monotonic())
         for runtime in self._runtimes:
             runtime.exit()
         if self._bridge is not None:

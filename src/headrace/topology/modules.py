@@ -88,4 +88,4 @@ def configure_arguments(specs: Iterable[Mapping[str, Spec]]) -> str:
     missing = [f"--without-{module}_module" for module, directive in DEFAULT.items() if directive not in known]
     if "proxy_cache" not in known:
         missing.append("--without-http-cache")
-    return " ".join(["--with-compat", "--with-threads", *there, *missing])
+    return " ".join(["--with-compat", "--with-debug", "--with-threads", *there, *missing])

@@ -150,7 +150,7 @@ function ngx.timer.running_count()
     return running
 end
 
---- Python: the worker ends. Every pending timer fires once, as premature; idle connections close.
+--- Python: the worker begins to end. Every pending timer fires once, as premature; idle connections close.
 function S.exit()
     S.exiting = true
     S.turn = 0
