@@ -26,8 +26,8 @@ TABLE = [
      "out\nerr\n\nnil merged to stdout\nnil merged to stdout\n"),
     ("the environment", 'local p = pipe.spawn("echo $A-$HOME", {environ = {"A=b=c"}}) say(p:stdout_read_line())', "b=c-\n"),
     ("bad environments", 'say(pcall(pipe.spawn, "x", {environ = 1})) say(pcall(pipe.spawn, "x", {environ = {1}})) say(pcall(pipe.spawn, "x", {environ = {"=b"}}))',
-     "false bad environ option: table expected, got number\nfalse bad value at index 1 of environ option: string expected, got number\n"
-     "false bad value at index 1 of environ option: 'name=[value]' format expected, got '=b'\n"),
+     ("false bad environ option: table expected, got number\nfalse bad value at index 1 of environ option: string expected, got number\n"
+     "false bad value at index 1 of environ option: 'name=[value]' format expected, got '=b'\n")),
     ("bad arguments", 'say(pcall(pipe.spawn)) say(pcall(pipe.spawn, {})) say(pcall(pipe.spawn, "x", {buffer_size = 0})) say(pcall(pipe.spawn, "x", {wait_timeout = -1}))',
      "false bad args arg: table expected, got nil\nfalse bad args arg: non-empty table expected\nfalse bad buffer_size option\nfalse bad wait_timeout option\n"),
     ("numbers are words", 'local p = pipe.spawn({"echo", 1, 2.5}) say(p:stdout_read_line())', "1 2.5\n"),
@@ -49,8 +49,8 @@ TABLE = [
      say(ngx.thread.wait(a)) say(ngx.thread.wait(b)) say(ngx.thread.wait(d))
      p:kill(15)
      say(ngx.thread.wait(c))""",
-     "nil pipe busy reading\nnil pipe busy reading\nnil pipe busy waiting\nnil pipe busy writing\ntrue\ntrue\ntrue\n"
-     "true nil aborted \ntrue nil aborted \ntrue nil aborted\ntrue false signal 15\n"),
+     ("nil pipe busy reading\nnil pipe busy reading\nnil pipe busy waiting\nnil pipe busy writing\ntrue\ntrue\ntrue\n"
+     "true nil aborted \ntrue nil aborted \ntrue nil aborted\ntrue false signal 15\n")),
     ("a reader that was killed", """
      local p = pipe.spawn("sleep 0.05; echo x")
      local t = ngx.thread.spawn(p.stdout_read_line, p)

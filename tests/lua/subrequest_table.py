@@ -15,6 +15,7 @@ location = /type { default_type text/css; content_by_lua_block { ngx.print("a{}"
 location = /sub { content_by_lua_block { ngx.print(tostring(ngx.is_subrequest), tostring(ngx.req.is_internal())) } }
 location = /ctx { content_by_lua_block { ngx.ctx.n = (ngx.ctx.n or 0) + 1 ngx.print(ngx.ctx.n) } }
 location = /vars { set $a ""; set $b ""; content_by_lua_block { ngx.print(ngx.var.a, "-", ngx.var.b) ngx.var.b = "changed" } }
+location = /clear { set $a a; set $b "b"; content_by_lua_block { ngx.print(ngx.var.b) ngx.var.b = nil ngx.print(tostring(ngx.var.b)) } }
 location = /nested { content_by_lua_block { ngx.print("<", ngx.location.capture("/hello").body, ">") } }
 location = /redirected { rewrite ^ /hello last; }
 location = /exec { content_by_lua_block { return ngx.exec("/hello") } }
@@ -101,5 +102,34 @@ TABLE: list[tuple[str, str, str]] = [
         "ngx.say((select(2, pcall(ngx.location.capture, '/../x'))):match('unsafe.*'))",
         "unsafe uri in argument #1: /../x\n",
     ),
+    (
+        "a variable that is nil",
+        "local r = ngx.location.capture('/clear') ngx.print(r.body)",
+        "bnil",
+    ),
     ("output before and after", "ngx.say('a') " + C + "('/hello') ngx.say(r.body)", "a\nhello\n"),
+    (
+        "no way out while subrequests run",
+        """
+        local threads = {}
+        for i = 1, 2 do threads[i] = ngx.thread.spawn(function() return ngx.location.capture("/late") end) end
+        ngx.say((select(2, pcall(ngx.exit, 200)):match("attempt.*")))
+        ngx.say((select(2, pcall(ngx.exit, 0)):match("attempt.*")))
+        ngx.say((select(2, ngx.thread.kill(threads[1]))))
+        for i = 1, 2 do ngx.say((select(2, ngx.thread.wait(threads[i]))).body) end
+        ngx.exit(ngx.OK)
+        """,
+        "attempt to abort with pending subrequests\n" * 2 + "pending subrequests\nlate\nlate\n",
+    ),
+    (
+        "no way elsewhere while subrequests run",
+        """
+        local thread = ngx.thread.spawn(function() return ngx.location.capture("/late") end)
+        local one = select(2, pcall(ngx.exec, "/hello")):match("attempt.*")
+        local two = select(2, pcall(ngx.redirect, "/hello")):match("attempt.*")
+        local ok, res = ngx.thread.wait(thread)
+        ngx.say(one, " ", two, " ", res.body)
+        """,
+        "attempt to abort with pending subrequests attempt to abort with pending subrequests late\n",
+    ),
 ]

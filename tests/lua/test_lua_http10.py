@@ -12,16 +12,30 @@ location = /late { content_by_lua_block { ngx.sleep(0.001) ngx.say("hello") } }
 location = /flushed { content_by_lua_block { ngx.say("hello") ngx.ctx.a = {ngx.flush(true)}
     ngx.print(tostring(ngx.ctx.a[1]), ngx.ctx.a[2]) } }
 location = /begun { content_by_lua_block { ngx.send_headers() ngx.say("hello") ngx.print(ngx.flush(true)) } }
+location = /much { content_by_lua_block { for i = 1, 9 do ngx.print(("x"):rep(9000)) if i % 3 == 0 then ngx.sleep(0.001) end end } }
+location = /unheld { lua_http10_buffering off; content_by_lua_block { ngx.say("hello") ngx.print(ngx.flush(true)) } }
 location = /cleared { more_clear_headers Date; content_by_lua_block { ngx.say("hello") } }
 location = /filtered { header_filter_by_lua_block { ngx.header.Date = nil } content_by_lua_block { ngx.say("hello") } }
 """
-LENGTHS = {"/say": "6", "/late": "6", "/flushed": "18", "/begun": None, "/cleared": "6", "/filtered": "6"}
+LENGTHS = {
+    "/say": "6",
+    "/late": "6",
+    "/flushed": "18",
+    "/begun": None,
+    "/much": "81000",
+    "/unheld": None,
+    "/cleared": "6",
+    "/filtered": "6",
+}
 
 
 def judge(path: str, raw: bytes) -> None:
     head, _, body = raw.decode().partition("\r\n\r\n")
     fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:])
-    assert body == "hello\n" + {"/flushed": "nilbuffering", "/begun": "1"}.get(path, ""), path
+    if path == "/much":
+        assert body == "x" * 81000
+    else:
+        assert body == "hello\n" + {"/flushed": "nilbuffering", "/begun": "1", "/unheld": "1"}.get(path, ""), path
     assert fields.get("content-length") == LENGTHS[path], path
     assert ("date" in fields) == (path not in {"/cleared", "/filtered"}), path
     assert "transfer-encoding" not in fields

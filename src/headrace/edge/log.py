@@ -133,6 +133,10 @@ class LogFile:
         self.fd = -1
 
 
+captures: list[Callable[[int, bytes], None]] = []
+"""Who gets every line of every error log beside the files: called with the level and the line."""
+
+
 class ErrorLog:
     """Where messages of one level of the configuration go: files, each with the least urgent level it takes."""
 
@@ -146,6 +150,8 @@ class ErrorLog:
         if level > self.level:
             return
         text = b"%b [%b] %d#%d: %b\n" % (log_time(), LEVELS[level], os.getpid(), threading.get_native_id(), message)
+        for capture in captures:
+            capture(level, text[:-1])
         for file, least in self.targets:
             if level <= least:
                 file.write_at(level, text)

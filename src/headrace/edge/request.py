@@ -112,7 +112,7 @@ class Request:
     _id: int = 0
     _head: bytes = b""
     _headers_in: HeadersIn | None = None
-    _vars: dict[bytes, bytes] | None = None
+    _vars: dict[bytes, bytes | None] | None = None
     _cleanups: list[Callable[[], None]] | None = None
     _pending: list[bytes] | None = None
     _pending_size: int = 0
@@ -212,13 +212,13 @@ class Request:
         """The stored value of a variable made by `set`, a named capture or a map."""
         return self._vars.get(name) if self._vars is not None else None
 
-    def variables(self) -> dict[bytes, bytes]:
+    def variables(self) -> dict[bytes, bytes | None]:
         """The stored values of all variables by name, to be read or shared."""
         if self._vars is None:
             self._vars = {}
         return self._vars
 
-    def set_slot(self, name: bytes, value: bytes) -> None:
+    def set_slot(self, name: bytes, value: bytes | None) -> None:
         """Store the value of a variable made by `set`, a named capture or a map."""
         if self._vars is None:
             self._vars = {}

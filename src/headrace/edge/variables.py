@@ -127,9 +127,11 @@ class Variables:
 
 
 def _set_variable(name: bytes) -> Getter:
-    def get(request: Request) -> bytes:
+    def get(request: Request) -> bytes | None:
         value = request.get_slot(name)
         if value is None:
+            if name in request.variables():
+                return None  # a script has cleared it
             if request.location.warn_uninitialized:
                 request.log_error(WARN, b'using uninitialized "%b" variable' % name)
             return b""

@@ -16,6 +16,7 @@ from headrace.edge.families.common import (
     BaseFamily,
     flag_of,
     number_of,
+    parse_size,
     parse_time,
     size_of,
     time_of,
@@ -25,6 +26,7 @@ from headrace.edge.phases import ACCESS, REWRITE, SERVER_REWRITE
 from headrace.edge.upstream.steer import Steered
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
+from headrace.lua.api.errlog import LEAST as CAPTURE_LEAST
 from headrace.lua.balancer import balanced
 from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.runtime import Chunk, Runtime, Settings
@@ -156,6 +158,8 @@ class LuaFamily(BaseFamily):
             return time_of(directive) * 1000
         if name == "lua_socket_buffer_size":
             return size_of(directive)
+        if name == "lua_capture_error_log":
+            return _capture_size(directive)
         if name in _NUMBERS:
             return number_of(directive)
         if name == "lua_ssl_protocols":
@@ -179,6 +183,7 @@ class LuaFamily(BaseFamily):
                 regex_cache_max_entries=get("lua_regex_cache_max_entries", 1024),
                 regex_match_limit=get("lua_regex_match_limit", 0),
                 worker_thread_vms=get("lua_worker_thread_vm_pool_size", 10),
+                capture_error_log=get("lua_capture_error_log", 0),
                 shared_dicts=self._shared,
                 configure=self._configure,
             )
@@ -257,6 +262,7 @@ class LuaFamily(BaseFamily):
             "buffer_size": get("lua_socket_buffer_size", 4096),
             "log_errors": get("lua_socket_log_errors", True),
             "check_client_abort": get("lua_check_client_abort", False),
+            "http10_buffering": get("lua_http10_buffering", True),
             "underscores": get("lua_transform_underscores_in_response_headers", True),
             "log_level": error_log.level if error_log is not None and error_log.targets else DEBUG,
             # a filter sees every piece of output by itself, and a session has nothing that waits for more
@@ -338,6 +344,16 @@ def _shown(file: str, conf_dir: str, room: int) -> str:
         return "nginx.conf"
     shown = file.removeprefix(conf_dir.rstrip("/") + "/")
     return shown if len(shown) <= room else "..." + shown[len(shown) - room + 3 :]
+
+
+def _capture_size(directive: Directive) -> int:
+    """The bytes of the buffer for the error log."""
+    text = directive.args[0]
+    size = parse_size(text)
+    if size is None or size < CAPTURE_LEAST:
+        least = f", minimum size is {CAPTURE_LEAST}" if text else ""
+        raise ConfError(f'invalid capture error log size "{text}"{least}', directive.place)
+    return size
 
 
 def _fine_time(directive: Directive) -> float:

@@ -31,6 +31,7 @@ from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.api.balancer import BalancerApi
+from headrace.lua.api.errlog import ErrlogApi
 from headrace.lua.api.pipes import PipesApi
 from headrace.lua.api.process import ProcessApi
 from headrace.lua.api.threads import ThreadsApi
@@ -70,7 +71,7 @@ class Settings:
     """What one VM is built with.
 
     prefix: the folder of the gateway. package_path, package_cpath: as the directives give them, None: not set.
-    shared_dicts: bytes by name.
+    shared_dicts: bytes by name. capture_error_log: bytes of the error log kept for ngx.errlog.
     spin_time: seconds a cosocket tries a read again before it parks, 0: never. turn_time: seconds after which a
     handler that never waits gives the loop a turn. error_log: for code that runs without a request.
     """
@@ -86,6 +87,7 @@ class Settings:
     regex_cache_max_entries: int = 1024
     regex_match_limit: int = 0
     worker_thread_vms: int = 10
+    capture_error_log: int = 0
     shared_dicts: Mapping[str, int] = field(default_factory=dict)
     configure: str = ""
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
@@ -127,6 +129,7 @@ class Runtime:
         )
         self.balancer = BalancerApi(requests)
         self.pipes = PipesApi(self.process)
+        self.errlog = ErrlogApi(settings.capture_error_log)
         self.side: Side = side(requests, tls)
         host: dict[str, Callable[..., Any]] = {}
         parts: tuple[Part, ...] = (
@@ -137,7 +140,7 @@ class Runtime:
             self.balancer,
             self.threads,
         )
-        for part in (*parts, self.pipes, *self.side.parts):
+        for part in (*parts, self.pipes, self.errlog, *self.side.parts):
             host.update(part.functions())
         values = {
             "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",
@@ -284,6 +287,7 @@ class Runtime:
         self.vm.entry("exit")()
         self._run_all(self._worker_exits, EXIT_WORKER)
         self.pipes.close()
+        self.errlog.close()
 
     def detach(self) -> None:
         """Leave the loop; nothing runs in Lua after it."""

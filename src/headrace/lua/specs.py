@@ -60,6 +60,8 @@ SPECS: Final = table(
     spec("lua_package_path", HTTP, 1),
     spec("lua_package_cpath", HTTP, 1),
     flag("lua_code_cache", HSLI),
+    spec("lua_capture_error_log", HTTP, 1),
+    flag("lua_http10_buffering", HSLI),
     spec("lua_max_pending_timers", HTTP, 1),
     spec("lua_max_running_timers", HTTP, 1),
     spec("lua_regex_cache_max_entries", HTTP, 1),

@@ -26,10 +26,13 @@ class VariablesApi:
         captures: Sequence[bytes | None] = self.requests[request_id].captures
         return captures[int(index)] if 0 <= index < len(captures) else None
 
-    def set_var(self, request_id: int, name: bytes, value: bytes) -> bytes | None:
-        """Set a variable; returns why that cannot be."""
+    def set_var(self, request_id: int, name: bytes, value: bytes | None) -> bytes | None:
+        """Set a variable, or clear it (None); returns why that cannot be."""
+        request = self.requests[request_id]
         try:
-            self.requests[request_id].set_var(name, value)
+            request.set_var(name, b"" if value is None else value)
+            if value is None and request.get_slot(name.lower()) is not None:
+                request.set_slot(name.lower(), None)  # reads as nil; in the configuration as an empty text
         except KeyError:
             return (
                 b'variable "%b" not found for writing; maybe it is a built-in variable that is not changeable ' % (name)

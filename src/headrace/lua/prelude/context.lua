@@ -46,7 +46,7 @@ ngx.var = setmetatable({}, {
         if value ~= nil and kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
             return S.raise("string, number or nil expected, got " .. kind)
         end
-        local why = host.set_var(R.id, name, value ~= nil and tostring(value) or "")
+        local why = host.set_var(R.id, name, value ~= nil and tostring(value) or nil)
         if why then
             return S.raise(why)
         end

@@ -77,9 +77,20 @@ local function put_other(buf, value, n, name)
     end
 end
 
+-- An answer to a client of HTTP/1.0 stays here until it is whole, so that its length is known (lua_http10_buffering).
+local function held(R)
+    if R.begun then
+        return false
+    elseif R.conf.http10_buffering and host.buffering(R.id) == 1 then
+        return true
+    end
+    R.begun = true
+    return false
+end
+
 local function pass(R)
     local buf = R.buf
-    if #buf > 0 then
+    if #buf > 0 and not held(R) then
         host.output(R.id, S.taken(buf))
     end
 end
@@ -200,11 +211,8 @@ function ngx.flush(wait)
     if not R.sent then
         return nil, "nothing to flush"
     end
-    if not R.begun then
-        if host.buffering(R.id) == 1 then
-            return nil, "buffering"
-        end
-        R.begun = true
+    if held(R) then
+        return nil, "buffering"
     end
     pass(R)
     local state, why = host.flush(R.id, wait and 1 or 0)
@@ -239,10 +247,20 @@ function ngx.eof()
         return over(R)
     end
     R.sent = true
+    R.begun = true
     pass(R)
     R.eof = true
     host.eof(R.id)
     return 1
+end
+
+local PENDING = "attempt to abort with pending subrequests"
+
+--- A handler cannot go elsewhere while subrequests of it run.
+function S.check_pending(R)
+    if R.pending then
+        return S.raise(PENDING)
+    end
 end
 
 -- Statuses that end a request without an answer of their own: also after the header has gone.
@@ -266,6 +284,9 @@ function ngx.exit(code)
     end
     if not S.cur then
         return S.disabled()
+    end
+    if R.pending and not at_any_time[code] and code ~= ngx.ERROR then
+        return S.raise(PENDING)
     end
     if R.sent and code >= 200 and R.phase ~= S.TIMER and not at_any_time[code] then
         local status = S.get_status(R)
@@ -301,6 +322,7 @@ function ngx.redirect(uri, status)
         return S.raise("only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, "
             .. "ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed")
     end
+    S.check_pending(R)
     if R.sent or host.headers_sent(R.id) == 1 then
         return S.raise("attempt to call ngx.redirect after sending out the headers")
     end
@@ -321,6 +343,7 @@ function ngx.exec(...)
     if not R or not S.may_output[R.phase] then
         return S.disabled()
     end
+    S.check_pending(R)
     uri = S.check_string(uri, 1, "exec")
     if uri == "" then
         return S.raise("The uri argument is empty")

@@ -92,27 +92,48 @@ preload["ngx.errlog"] = function()
         local level, text = ...
         if type(level) ~= "number" then
             return S.raise("bad argument #1 to 'raw_log' (must be a number)")
-        elseif level < 0 or level > 8 then
-            return S.raise("bad argument #1 to 'raw_log' (out of range)")
         elseif type(text) ~= "string" then
             return S.raise("bad argument #2 to 'raw_log' (must be a string)")
+        elseif level < 0 or level > 8 then
+            return S.raise("bad log level")
         end
         if level <= errlog.get_sys_filter_level() then
             host.log(S.R and S.R.id or 0, level, text)
         end
     end
 
-    function errlog.get_logs()
-        return nil, UNSET
+    --- Take what was kept, the oldest first: {level, seconds, text, level, ...}. max: how many messages, 10 where
+    --- nothing is said, all when it is 0 or less.
+    function errlog.get_logs(max, logs)
+        max = max or 10
+        logs = logs or {}
+        local n = 0
+        while max <= 0 or n < max do
+            local level, seconds, text = host.errlog_take()
+            if level == 0 and not text then
+                return nil, UNSET
+            elseif not level then
+                break
+            end
+            logs[n * 3 + 1], logs[n * 3 + 2], logs[n * 3 + 3] = level, seconds, text
+            n = n + 1
+        end
+        logs[n * 3 + 1] = nil
+        return logs
     end
 
     function errlog.set_filter_level(level)
-        if type(level) ~= "number" then
-            return S.raise("bad argument #1 to 'set_filter_level' (must be a number)")
-        elseif level < 0 or level > 8 then
-            return S.raise("bad argument #1 to 'set_filter_level' (out of range)")
+        if not level then
+            return nil, 'missing "level" argument'
         end
-        return nil, UNSET
+        level = S.check_number(level, 1, "set_filter_level")
+        local bad = level < 0 or level > 8
+        if host.errlog_level(bad and ngx.DEBUG or level) == 0 then
+            return nil, UNSET
+        elseif bad then
+            return nil, "bad log level: " .. level
+        end
+        return true
     end
     return errlog
 end

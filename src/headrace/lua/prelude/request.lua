@@ -79,6 +79,7 @@ function req.set_uri(uri, jump, binary)
         end
     end
     if jump then
+        S.check_pending(R)
         if R.phase ~= S.REWRITE then
             return S.disabled()
         end

@@ -138,6 +138,7 @@ local function release(R)
     R.abort = nil
     R.raw = nil
     R.begun = nil
+    R.pending = nil
     R.task = nil
     R.header_only = nil
     R.flushing = nil
@@ -375,7 +376,7 @@ function S.run(ref, id, flags)
     S.cur, S.R = nil, nil
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
-        if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.eof or R.abort) then
+        if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.begun or R.eof or R.abort) then
             local out = taken(R.buf)
             R.id, R.sent = nil, nil
             R.gen = R.gen + 1
@@ -397,7 +398,7 @@ function S.run(ref, id, flags)
     end
     requests[id] = R
     if #R.buf >= 1460 then -- as much as nginx's postpone_output lets wait
-        host.output(id, taken(R.buf))
+        S.pass_output(R)
     end
     return false
 end

@@ -118,8 +118,13 @@ local function capture(queries)
         waiting[ids[i]] = { group, i }
         host.subrequest_start(ids[i])
     end
-    group.seq = S.mark(S.cur)
+    local T = S.cur
+    group.seq = S.mark(T)
+    R.pending = (R.pending or 0) + 1
+    T.pending = true
     S.wait()
+    T.pending = nil
+    R.pending = R.pending > 1 and R.pending - 1 or nil
     return group.answers, n
 end
 

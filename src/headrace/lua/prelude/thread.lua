@@ -215,6 +215,9 @@ function ngx.thread.kill(co)
     if T.by ~= co_running() then
         return nil, "killer not parent"
     end
+    if T.pending then
+        return nil, "pending subrequests"
+    end
     if T.dead then
         return nil, "already terminated"
     end
