@@ -1,18 +1,20 @@
 """Handlers of the request phases that run Lua chunks.
 
 A run that ends at once stays synchronous: one call into Lua, the output to the request, the end. Only a run that waits
-gets a future. What a run gives: bytes (output; it ended), an integer (its code) or False (it waits).
+gets a future. What a run gives: bytes (output; it ended), maybe with the fields that it set, an integer (its code) or
+False (it waits).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headrace.edge import log, phases
 from headrace.edge.pages import page
 from headrace.edge.values import Value, evaluate
+from headrace.lua.api.headers import change_fields
 from headrace.lua.runtime import (
     ACCESS,
     CONTENT,
@@ -21,6 +23,7 @@ from headrace.lua.runtime import (
     KEEP,
     LOG,
     REWRITE,
+    SENT,
     SERVER_REWRITE,
     Chunk,
     Runtime,
@@ -38,6 +41,12 @@ if TYPE_CHECKING:
 OK, DONE = phases.OK, phases.DONE
 DECLINED = -5
 EXEC = phases.REDIRECT
+
+
+def _flags(request: Request, flags: int) -> int:
+    if request.method == b"HEAD":
+        flags += HEAD
+    return flags + SENT if request.header_sent else flags
 
 
 class LuaHandlers:
@@ -80,17 +89,23 @@ class LuaHandlers:
 
         if fixed is None or fixed.failure is not None or self._before is not None:
             return self._careful(source, flags, ended)
-        ref, head_flags = fixed.ref, flags + HEAD
+        ref = fixed.ref
         check = source.check_abort
+        # With KEEP no fields come back: they are told before, since other runs may look at them.
+        run_kept = cast("Callable[[int, int, int], bytes | int]", run)
 
         if flags == CONTENT:
 
             def answer(request: Request) -> Result | Awaitable[Result]:
                 if request.lua is not None:
                     enter(request)
-                result = run(ref, request.id, head_flags if request.method == b"HEAD" else CONTENT)
+                result = run(ref, request.id, _flags(request, CONTENT))
                 if type(result) is bytes:
                     request.end_with(result)
+                    return DONE
+                if isinstance(result, tuple):
+                    change_fields(request, result[1])
+                    request.end_with(result[0])
                     return DONE
                 if result is False:
                     return wait(request, ended, check)
@@ -100,7 +115,7 @@ class LuaHandlers:
 
         def handle(request: Request) -> Result | Awaitable[Result]:
             enter(request)
-            result = run(ref, request.id, head_flags if request.method == b"HEAD" else flags)
+            result = run_kept(ref, request.id, _flags(request, flags))
             if result is False:
                 return wait(request, ended, check)
             return ended(request, result)
@@ -119,9 +134,12 @@ class LuaHandlers:
             if chunk.failure is not None:
                 request.log_error(log.ERR, chunk.said)
                 return chunk.status
-            result = runtime.run(chunk.ref, request.id, flags + (HEAD if request.method == b"HEAD" else 0))
+            result = runtime.run(chunk.ref, request.id, _flags(request, flags))
             if result is False:
                 return self._wait(request, ended, source.check_abort)
+            if isinstance(result, tuple):
+                result, fields = result
+                change_fields(request, fields)
             return ended(request, result)
 
         return handle

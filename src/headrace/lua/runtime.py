@@ -61,6 +61,7 @@ SERVER_REWRITE: Final = 12
 BALANCER: Final = 13
 KEEP: Final = 32
 HEAD: Final = 64
+SENT: Final = 128
 """Phases and flags of the VM's run, as prelude/core.lua and sched.lua have them."""
 
 _LOOK_AGAIN: Final = 0.01  # seconds until a worker that ends asks again whether timers run
@@ -163,7 +164,7 @@ class Runtime:
         self.side.bind(self.vm)
         self.threads.done = self.vm.entry("thread_done")
         self.pipes.exited = self.vm.entry("pipe_exited")
-        self.run: Callable[[int, int, int], bytes | int | bool] = self.vm.entry("run")
+        self.run: Callable[[int, int, int], bytes | tuple[bytes, bytes] | int | bool] = self.vm.entry("run")
         self.run_plain: Callable[..., tuple[Any, ...]] = self.vm.entry("run_plain")
         self.run_set: Callable[..., tuple[Any, ...]] = self.vm.entry("run_set")
         self.filter_body: Callable[[int, int, bytes, int], tuple[Any, ...]] = self.vm.entry("filter_body")

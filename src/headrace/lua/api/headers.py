@@ -22,6 +22,20 @@ _SPECIAL: Final = frozenset({b"content-type", b"content-length", b"location", b"
 """Fields with a life of their own."""
 
 
+def change_fields(request: Request, changes: bytes) -> None:
+    """What a run has set: `=name` NUL value NUL to set a field, `+name` for another one, `#` for the status."""
+    parts = iter(changes.split(b"\0"))
+    for name, value in zip(parts, parts, strict=False):
+        kind = name[0]
+        if kind == _SET and name[1:].lower() not in _SPECIAL:
+            request.headers_out.set(name[1:], value)
+        elif kind == _STATUS:
+            request.status = int(value)
+            request.err_status = 0
+        else:
+            _set_special(request, name[1:], value, override=kind == _SET)
+
+
 def _set_special(request: Request, name: bytes, value: bytes, *, override: bool) -> None:
     lower = name.lower()
     if lower == b"content-type":
@@ -86,20 +100,10 @@ class HeadersApi:
         return b"\0".join(request.headers_out.get_all(name)) if request.headers_out.get(name) is not None else None
 
     def change_fields(self, request_id: int, changes: bytes) -> None:
-        """What a run has set: `=name` NUL value NUL to set a field, `+name` for another one, `#` for the status."""
+        """See the function."""
         request = self.requests.get(request_id)
-        if request is None:
-            return
-        parts = iter(changes.split(b"\0"))
-        for name, value in zip(parts, parts, strict=False):
-            kind = name[0]
-            if kind == _SET and name[1:].lower() not in _SPECIAL:
-                request.headers_out.set(name[1:], value)
-            elif kind == _STATUS:
-                request.status = int(value)
-                request.err_status = 0
-            else:
-                _set_special(request, name[1:], value, override=kind == _SET)
+        if request is not None:
+            change_fields(request, changes)
 
     def clear_header(self, request_id: int, name: bytes) -> None:
         """Remove all fields of a name."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import calendar
 import hashlib
 import hmac
 import os
 import signal
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +52,8 @@ class ProcessApi:
             "has_master": self.has_master,
             "master_pid": os.getppid,
             "signal_graceful_exit": self.signal_graceful_exit,
-            "encode_base64": self.encode_base64,
-            "decode_base64": self.decode_base64,
             "digest": self.digest,
             "hmac_sha1": self.hmac_sha1,
-            "crc32": zlib.crc32,
             "parse_http_time": parse_http_time,
             "ndk_function": self.ndk_function,
             "ndk_call": self.ndk_call,
@@ -108,22 +102,6 @@ class ProcessApi:
     def ndk_call(name: bytes, value: bytes) -> bytes | None:
         """The value that a directive of the set-misc module makes of one; None for one that it cannot take."""
         return FUNCTIONS[name.decode("latin-1")](value)
-
-    @staticmethod
-    def encode_base64(data: bytes) -> bytes:
-        """RFC 4648 4, with padding."""
-        return binascii.b2a_base64(data, newline=False)
-
-    @staticmethod
-    def decode_base64(text: bytes) -> bytes | None:
-        """RFC 4648 4, with or without padding; None for anything else."""
-        bare = text.rstrip(b"=")
-        if len(bare) % 4 == 1 or len(text) - len(bare) > 2:
-            return None
-        try:
-            return base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
-        except binascii.Error:
-            return None
 
     @staticmethod
     def digest(name: bytes, data: bytes) -> bytes:

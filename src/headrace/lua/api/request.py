@@ -26,13 +26,12 @@ class RequestApi:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
         names = (
-            "get_method",
+            "facts",
             "set_method",
             "http_version",
             "is_internal",
             "start_time",
             "raw_header",
-            "get_args",
             "set_args",
             "set_uri",
             "read_body",
@@ -44,9 +43,10 @@ class RequestApi:
         )
         return {name: getattr(self, name) for name in names}
 
-    def get_method(self, request_id: int) -> bytes:
-        """The method."""
-        return self.requests[request_id].method
+    def facts(self, request_id: int) -> tuple[bytes, bytes, bytes]:
+        """The method, the path and the arguments."""
+        request = self.requests[request_id]
+        return request.method, request.uri, request.args
 
     def set_method(self, request_id: int, method: bytes) -> None:
         """Change the method."""
@@ -70,10 +70,6 @@ class RequestApi:
         """The head as the client sent it, with or without the request line."""
         raw = self.requests[request_id].exchange.head.raw
         return raw[raw.find(b"\n") + 1 :] if no_line else raw
-
-    def get_args(self, request_id: int) -> bytes:
-        """The query string."""
-        return self.requests[request_id].args
 
     def set_args(self, request_id: int, args: bytes) -> None:
         """Change the query string."""

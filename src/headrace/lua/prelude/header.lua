@@ -19,6 +19,14 @@ function S.tell_fields()
     end
 end
 
+--- What was set in the run of a request that has just ended, and not told; nil when there is nothing.
+function S.untold_of(id)
+    if untold_id == id then
+        untold_id = nil
+        return S.taken(untold)
+    end
+end
+
 local function tell_first(names, acts)
     for _, name in ipairs(names) do
         local call = host[name]

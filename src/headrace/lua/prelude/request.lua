@@ -14,12 +14,21 @@ for name, number in pairs(methods) do
 end
 S.method_names = method_names
 
+-- Method, path and arguments of R as they are now, in one crossing for a stretch of Lua.
+local function facts(R)
+    if R.facts ~= S.serial then
+        R.method, R.uri, R.args = host.facts(R.id)
+        R.facts = S.serial
+    end
+    return R
+end
+
 S.getters.is_subrequest = function()
     return host.is_subrequest(S.request().id) == 1
 end
 
 function req.get_method()
-    return host.get_method(S.request().id)
+    return facts(S.request()).method
 end
 
 function req.set_method(method)
@@ -49,7 +58,7 @@ end
 
 function req.get_uri_args(max, into)
     local R = S.request()
-    return S.parse_args(host.get_args(R.id), S.limit(max, 1, "get_uri_args"), into)
+    return S.parse_args(facts(R).args, S.limit(max, 1, "get_uri_args"), into)
 end
 
 function req.set_uri_args(args)

@@ -29,7 +29,7 @@ local posted, head, tail = {}, 1, 0
 local deferred = {}
 local next_task = -1
 S.serial = 0 -- counts the stretches of Lua between which a request may change by itself
-local KEEP, HEAD = 32, 64 -- of the flags of S.run
+local KEEP, HEAD, SENT = 32, 64, 128 -- of the flags of S.run
 local taken = S.taken
 
 -- The body of a recycled coroutine: runs one function after another.
@@ -345,8 +345,9 @@ function S.turn_posted()
 end
 
 --- Python: run a handler. ref: a chunk; id: the request; flags: a phase of core.lua, plus KEEP when another Lua
---- phase of this request may follow, plus HEAD when the answer has no body.
---- Returns a string (output; the handler ended), a number (its code) or false (it waits).
+--- phase of this request may follow, plus HEAD when the answer has no body, plus SENT when its header is decided.
+--- Returns a string (output; the handler ended) and the fields that are to be told, a number (its code) or false (it
+--- waits).
 function S.run(ref, id, flags)
     S.turn = 0
     S.wall = nil
@@ -362,30 +363,36 @@ function S.run(ref, id, flags)
     R.phase = phase
     R.conf = confs[ref]
     R.keep = keep
-    R.header_only = flags >= HEAD
+    R.header_only = flags % SENT >= HEAD
     R.sync = true
     R.live = 1
     local T = take_thread(R)
     R.entry = T
     -- resume(T, chunks[ref]), in line: most handlers end in this one call, with no more than output behind them
     S.cur, S.R = T, R
-    S.serial = S.serial + 1
+    local serial = S.serial + 1
+    S.serial = serial
+    R.unsent = flags < SENT and serial
     T.parked = false
     local ok, token = co_resume(T.co, chunks[ref])
-    S.tell_fields()
     S.cur, S.R = nil, nil
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
         if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.begun or R.eof or R.abort) then
-            local out = taken(R.buf)
+            local out, fields = taken(R.buf), S.untold_of(id)
             R.id, R.sent = nil, nil
             R.gen = R.gen + 1
             R.sync = false
             recorded = recorded + 1
             records[recorded] = R
+            if fields then
+                return out, fields
+            end
             return out
         end
+        S.tell_fields()
     else
+        S.tell_fields()
         step(T, ok, token)
         S.start_spawned()
     end

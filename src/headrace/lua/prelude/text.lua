@@ -3,6 +3,7 @@ local S, host = ...
 local ngx = S.ngx
 local ffi = S.ffi
 local type, tostring, pairs, select = type, tostring, pairs, select
+local band, bor, bxor, bnot, lshift, rshift = bit.band, bit.bor, bit.bxor, bit.bnot, bit.lshift, bit.rshift
 
 local function percent(c)
     return ("%%%02X"):format(c:byte())
@@ -124,27 +125,103 @@ function ngx.decode_args(text, max, into)
     return S.parse_args(S.check_string(text, 1, "decode_args"), S.limit(max, 2, "decode_args"), into)
 end
 
+local ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+local sextet = ffi.new("uint8_t[256]") -- value of a byte of the alphabet, 64 for any other
+ffi.fill(sextet, 256, 64)
+local letter = ffi.new("uint8_t[64]")
+for i = 0, 63 do
+    letter[i] = ALPHABET:byte(i + 1)
+    sextet[letter[i]] = i
+end
+local room_size = 4096
+local room = ffi.new("uint8_t[?]", room_size)
+
+-- A buffer of at least so many bytes; what a long text took is not kept.
+local function room_for(size)
+    return size <= room_size and room or ffi.new("uint8_t[?]", size)
+end
+
+-- RFC 4648 4.
+local function encode_base64(text, padded)
+    local size = #text
+    local from, to = ffi.cast("const uint8_t *", text), room_for(math.ceil(size / 3) * 4)
+    local at = 0
+    for i = 0, size - 3, 3 do
+        local a, b, c = from[i], from[i + 1], from[i + 2]
+        to[at] = letter[rshift(a, 2)]
+        to[at + 1] = letter[bor(lshift(band(a, 3), 4), rshift(b, 4))]
+        to[at + 2] = letter[bor(lshift(band(b, 15), 2), rshift(c, 6))]
+        to[at + 3] = letter[band(c, 63)]
+        at = at + 4
+    end
+    local left = size % 3
+    if left > 0 then
+        local a, b = from[size - left], left == 2 and from[size - 1] or 0
+        to[at] = letter[rshift(a, 2)]
+        to[at + 1] = letter[bor(lshift(band(a, 3), 4), rshift(b, 4))]
+        at = at + 2
+        if left == 2 then
+            to[at] = letter[lshift(band(b, 15), 2)]
+            at = at + 1
+        end
+        if padded then
+            for _ = left, 2 do
+                to[at] = 61
+                at = at + 1
+            end
+        end
+    end
+    return ffi.string(to, at)
+end
+
+-- With or without padding; nil for anything that is no base64.
+local function decode_base64(text)
+    local size = #text
+    local whole = size
+    local from = ffi.cast("const uint8_t *", text)
+    while size > 0 and from[size - 1] == 61 do
+        size = size - 1
+    end
+    if size % 4 == 1 or whole - size > 2 then
+        return nil
+    end
+    local to, at, bits, held = room_for(size), 0, 0, 0
+    for i = 0, size - 1 do
+        local value = sextet[from[i]]
+        if value == 64 then
+            return nil
+        end
+        held = bor(lshift(band(held, 0xffff), 6), value)
+        bits = bits + 6
+        if bits >= 8 then
+            bits = bits - 8
+            to[at] = band(rshift(held, bits), 255)
+            at = at + 1
+        end
+    end
+    return ffi.string(to, at)
+end
+
 function ngx.encode_base64(text, no_padding)
     text = text == nil and "" or type(text) == "string" and text or tostring(text)
     if no_padding ~= nil and type(no_padding) ~= "boolean" then
         return S.raise("boolean argument only")
     end
-    local encoded = host.encode_base64(text)
-    return no_padding and encoded:gsub("=+$", "") or encoded
+    return encode_base64(text, not no_padding)
 end
 
 function ngx.decode_base64(text)
     if type(text) ~= "string" then
         return S.raise("string argument only")
     end
-    return host.decode_base64(text)
+    return decode_base64(text)
 end
 
 function ngx.decode_base64mime(text)
     if type(text) ~= "string" then
         return S.raise("string argument only")
     end
-    return host.decode_base64((text:gsub("[^%w+/]", "")))
+    return decode_base64((text:gsub("[^%w+/]", "")))
 end
 
 local HEX = {}
@@ -199,12 +276,31 @@ function ngx.hmac_sha1(key, text)
     return host.hmac_sha1(S.check_string(key, 1, "hmac_sha1"), S.check_string(text, 2, "hmac_sha1"))
 end
 
+local crc_table = ffi.new("uint32_t[256]")
+for i = 0, 255 do
+    local value = i
+    for _ = 1, 8 do
+        value = band(value, 1) == 1 and bxor(rshift(value, 1), 0xedb88320) or rshift(value, 1)
+    end
+    crc_table[i] = value
+end
+
+-- The CRC-32 of zlib and of Ethernet (ISO 3309).
+local function crc32(text)
+    local from = ffi.cast("const uint8_t *", text)
+    local crc = -1
+    for i = 0, #text - 1 do
+        crc = bxor(crc_table[band(bxor(crc, from[i]), 255)], rshift(crc, 8))
+    end
+    return bnot(crc) % 4294967296
+end
+
 function ngx.crc32_short(text)
-    return host.crc32(S.check_string(text, 1, "crc32_short"))
+    return crc32(S.check_string(text, 1, "crc32_short"))
 end
 
 function ngx.crc32_long(text)
-    return host.crc32(S.check_string(text, 1, "crc32_long"))
+    return crc32(S.check_string(text, 1, "crc32_long"))
 end
 
 local SQL = {
