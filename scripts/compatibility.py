@@ -15,6 +15,7 @@ from pathlib import Path
 from headrace.conf.declare import Configurable, declared_params, declared_sections
 from headrace.edge import unbuilt as unbuilt_directives
 from headrace.lua import names
+from headrace.lua.stream import names as stream_names
 from headrace.plugins import registry
 from headrace.plugins import unbuilt as unbuilt_plugins
 from headrace.topology.gateway import families
@@ -42,6 +43,7 @@ def document() -> Iterator[str]:
     )
     yield from _directives()
     yield from _lua()
+    yield from _stream_lua()
     yield from _plugins()
 
 
@@ -94,6 +96,25 @@ def _lua() -> Iterator[str]:
     yield "### Modules of lua-resty-core"
     yield ""
     yield from _wrapped(f"Built: {_joined(names.MODULES - modules)}. Not built: {_joined(modules)}.")
+
+
+def _stream_lua() -> Iterator[str]:
+    missing = stream_names.unbuilt()
+    built = stream_names.DOCUMENTED - missing
+    yield ""
+    yield f"## The Lua API in stream ({len(built)} of {len(stream_names.DOCUMENTED)} documented names)"
+    yield ""
+    yield from _wrapped(
+        "As in OpenResty it has a VM of its own: names of http that are not here are nil there. The constants are not "
+        "listed."
+    )
+    yield ""
+    yield from _list(name for name in built if not name.rpartition(".")[2].isupper())
+    yield ""
+    methods = stream_names.unbuilt_methods()
+    yield from _wrapped(f"Methods of ngx.req.socket(): {_joined(stream_names.CLIENT_METHODS - methods)}.")
+    yield ""
+    yield from _wrapped(f"Not built: {_joined(missing | methods)}.")
 
 
 def _plugins() -> Iterator[str]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.lua.runtime import Runtime, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.lua.vm import VM
 
 _NAMES: Final = {
@@ -83,11 +85,16 @@ def reference() -> VM:
     return Runtime(Settings()).vm
 
 
+def values_of(vm: VM, names: Iterable[str]) -> frozenset[str]:
+    """Those of dotted names that have a value in a VM."""
+    ask = vm.lua.eval(_ASK)
+    return frozenset(name for name in names if ask(*(part.encode() for part in name.split("."))))
+
+
 @functools.cache
 def unbuilt() -> frozenset[str]:
     """The documented names that are nil at run time."""
-    ask = reference().lua.eval(_ASK)
-    return frozenset(name for name in DOCUMENTED if not ask(*(part.encode() for part in name.split("."))))
+    return DOCUMENTED - values_of(reference(), DOCUMENTED)
 
 
 @functools.cache

@@ -106,7 +106,10 @@ class ClientApi:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package api."""
         names = ("output", "flush", "client_kind", "client_next", "client_stop", "client_send", "client_shutdown")
-        return {name: getattr(self, name) for name in (*names, "client_fd", "client_since", "preread_limits")}
+        return {
+            name: getattr(self, name)
+            for name in (*names, "client_fd", "client_since", "client_status", "preread_limits")
+        }
 
     def client(self, session: Session) -> Client:
         """The owner of the session's stream, made when the first script asks."""
@@ -128,6 +131,10 @@ class ClientApi:
         """Wall seconds, to the millisecond, at which the session began."""
         session = self.sessions[session_id]
         return round(session.clock.wall_ns() / 1e9 - (session.clock.now() - session.start), 3)
+
+    def client_status(self, session_id: int) -> int:
+        """The status, 0 while the session lasts."""
+        return self.sessions[session_id].status
 
     def client_fd(self, session_id: int) -> int:
         """The descriptor of the connection."""

@@ -110,6 +110,7 @@ local way = {
 }
 
 local tcp = {}
+S.client_methods = tcp
 local tcp_meta = { __index = tcp, __name = "ngx.req.socket" }
 for _, name in ipairs { "receive", "receiveany", "receiveuntil" } do
     local method = all[name]

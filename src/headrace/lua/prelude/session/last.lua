@@ -7,7 +7,7 @@ for _, name in ipairs {
 } do
     ngx[name] = nil
 end
-S.getters.headers_sent, S.getters.is_subrequest, S.getters.status = nil, nil, nil
+S.getters.headers_sent = nil
 for name in pairs(ngx) do
     if name:find("^HTTP_") then
         ngx[name] = nil

@@ -104,7 +104,15 @@ function ngx.exit(code)
     return S.exit_now(R, code)
 end
 
--- There is no status of an answer.
-function S.get_status()
-    return 0
+-- The status is that of the session, 0 while it lasts.
+function S.get_status(R)
+    return host.client_status(R.id)
+end
+
+S.getters.status = function()
+    return S.get_status(S.request())
+end
+
+S.setters.status = function()
+    return S.raise("the status of a session is not changeable")
 end
