@@ -30,6 +30,11 @@ class LateCertificate:
     folder: str
     passphrases: tuple[bytes, ...] = field(default=(), repr=False)
 
+    def sources(self, request: Any) -> tuple[str, str, tuple[bytes, ...]] | None:
+        """Where they are for a connection, with the passphrases; None when the variable is empty."""
+        cert, key = (self._source(value, request) for value in (self.cert, self.key))
+        return (cert, key, self.passphrases) if cert else None
+
     def load(self, request: Any) -> KeyPair:
         """Read them for a connection. Raises ConfError."""
         cert, key = (self._source(value, request) for value in (self.cert, self.key))
@@ -41,7 +46,7 @@ class LateCertificate:
 
 def located(source: str, folder: str) -> str:
     """A file beside the configuration; what is not a path is left alone."""
-    return source if source.startswith(("/", "data:", "engine:")) else f"{folder}/{source}"
+    return source if not source or source.startswith(("/", "data:", "engine:")) else f"{folder}/{source}"
 
 
 Step = Callable[["Handshake"], Awaitable[None] | None]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.edge.families.access import AccessFamily
 from headrace.edge.families.common import (
+    MANY,
     BaseFamily,
     block,
     flag,
@@ -28,7 +29,7 @@ from headrace.edge.families.maps import MapFamily, variable_name
 from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_settings
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.resolver import TIMEOUT, ResolverFamily
-from headrace.edge.families.tls import TlsFamily, tls_config
+from headrace.edge.families.tls import TlsFamily, server_tls
 from headrace.edge.families.upstream import UpstreamFamily
 from headrace.edge.listen import parse_listen
 from headrace.edge.scope import Build, Scope
@@ -134,7 +135,7 @@ class _Resolver(_Borrowed, ResolverFamily):
 
 
 class _Tls(_Borrowed, TlsFamily):
-    specs = moved(TlsFamily.specs)
+    specs = moved(TlsFamily.specs, "ssl_early_data", "ssl_buffer_size") | table(spec("ssl_alpn", SS, 1, MANY))
 
 
 class Script(Protocol):
@@ -284,7 +285,7 @@ class StreamFamily(BaseFamily):
             for found, place in listens:
                 if found.socket_key in ports:
                     raise ConfError(f'duplicate "{found.text}" address and port pair', place)
-                if found.tls and server.tls is None:
+                if found.tls and not (server.tls is not None and (server.tls.certified or server.tls.reject)):
                     raise ConfError('no "ssl_certificate" is defined for the "listen ... ssl" directive', inner.place)
                 ports[found.socket_key] = (found, place)
                 service.ports.append(StreamPort(found, server))
@@ -303,9 +304,7 @@ class StreamFamily(BaseFamily):
         made.preread_timeout = get("preread_timeout", 30.0)
         made.proxy_protocol_timeout = get("proxy_protocol_timeout", 30.0)
         made.handshake_timeout = get("ssl_handshake_timeout", 60.0)
-        if get("ssl_certificate") is not None and any(found.tls for found, _ in scope.own("listens", [])):
-            made.tls = replace(tls_config(scope), alpn=())
-            made.tls.context()
+        made.tls = server_tls(scope, "stream", get("ssl_alpn", ()))
         self._proxy(scope, made.proxy)
         made.preread = (*(setter(*one) for one in scope.own("sets", [])), *made.preread)
         if get("ssl_preread", False):

@@ -16,10 +16,10 @@ from headrace.core.tls import TlsStream
 from headrace.edge import log
 from headrace.edge.connection import client_port, client_text, local_address
 from headrace.edge.upstream.address import group_of, parse_url, peer_name
-from headrace.edge.upstream.link import tls_for
 from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.routing import key_of
 from headrace.edge.upstream.steer import Refused
+from headrace.edge.upstream.tls import handshake_text, tls_for
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 from headrace.stream import udp
@@ -117,6 +117,9 @@ def _own(local: Any) -> bytes:
 def _told(error: ConnectionFailed, peer: Peer) -> bytes:
     if isinstance(error, Timeout):
         return b"upstream timed out (110: Connection timed out) while connecting to upstream"
+    shaking = handshake_text(error)
+    if shaking is not None:
+        return to_bytes(f"{shaking} while SSL handshaking to upstream")
     text = error.message
     at = text.rfind("(")
     if error.kind in ("refused", "unreachable", "reset") and at >= 0:

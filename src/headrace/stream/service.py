@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.datagram import DatagramListener
 from headrace.core.listener import Listener
 from headrace.edge import log
 from headrace.edge.log import ErrorLog
+from headrace.edge.tlsport import PortTls
 from headrace.stream.session import Session
 from headrace.stream.settings import ProxySettings
 
 if TYPE_CHECKING:
     import socket
-    import ssl
     from collections.abc import Callable, Mapping
 
     from headrace.core.clock import Clock
     from headrace.core.datagram import DatagramPeer
     from headrace.core.owner import Address
-    from headrace.core.tls_config import TlsConfig
     from headrace.edge.gateway import Gateway
     from headrace.edge.listen import Address as ListenAddress
     from headrace.edge.listen import ListenSpec
+    from headrace.edge.tlsserver import ServerTls
     from headrace.edge.upstream.peers import Group
     from headrace.edge.variables import Variables
     from headrace.stream.steps import Content, Step
@@ -51,7 +51,7 @@ class StreamServer:
     preread_timeout: float = 30.0
     proxy_protocol_timeout: float = 30.0
     handshake_timeout: float = 60.0
-    tls: TlsConfig | None = None
+    tls: ServerTls | None = None
     kind = "stream server"
     satisfy_any = False
     auth_delay = 0.0
@@ -70,10 +70,6 @@ class StreamServer:
         return b"/"
 
 
-def _keep_name(connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
-    connection.asked_name = name  # type: ignore[attr-defined]  # for TlsStream.asked_name
-
-
 class StreamPort:
     """One listening socket of the block. local: the servers of single addresses, where it is a wildcard."""
 
@@ -82,14 +78,14 @@ class StreamPort:
         self.server = server
         self.listener: Listener | DatagramListener | None = None
 
-    def tls(self) -> TlsConfig | None:
+    def tls(self) -> PortTls | None:
         """What TLS connections use."""
-        if not self.spec.tls or self.server.tls is None:
+        tls = self.server.tls
+        if not self.spec.tls or tls is None or tls.context is None:
             return None
-        # A server does not use server_hostname: it makes the context, and with it the callback, this port's own.
-        config = replace(self.server.tls, server_hostname=f"stream {self.spec.text}")
-        config.context().sni_callback = _keep_name
-        return config
+        made = PortTls(self, self.server)
+        made.use([tls])
+        return made
 
 
 class StreamService:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.core.owner import Address
     from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.stream import Stream
-    from headrace.core.tls_config import TlsConfig
+    from headrace.edge.tlsport import PortTls
     from headrace.stream.preread import Hello
     from headrace.stream.service import StreamPort, StreamServer
     from headrace.stream.settings import Try
@@ -139,7 +139,7 @@ class Session:
 
     # its life
 
-    async def run(self, sock: socket.socket, peer: Address, tls: TlsConfig | None) -> None:
+    async def run(self, sock: socket.socket, peer: Address, tls: PortTls | None) -> None:
         """From the accept to the log line; raises nothing but CancelledError."""
         accepted = Accepted(sock, peer, asyncio.get_running_loop(), self.clock)
         try:
@@ -193,6 +193,7 @@ class Session:
         if encrypt is not None:
             begun, self.begun = self.begun, b""
             self.stream = await encrypt(self.stream, begun=begun)
+            self._check_client()
         if self.datagrams is None:
             self.received += len(self.begun)
         for step in server.preread:
@@ -207,6 +208,15 @@ class Session:
             return await proxy(self, server.proxy)
         code = server.content(self)
         return code if isinstance(code, int) else await code
+
+    def _check_client(self) -> None:
+        """Look at the certificate of the client. Raises Ended."""
+        tls = self.server.tls
+        encrypted: Any = self.stream
+        objection = None if tls is None else tls.objection(encrypted.engine)
+        if objection is not None:
+            self.log_error(log.INFO, to_bytes(objection[1]) + b" while SSL handshaking")
+            raise Ended(INTERNAL_ERROR)
 
     async def more(self, due: float) -> None:
         """One more read into `begun`, before `due` by the clock. Raises Ended when there is no more, or no room."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.core.dns import Resolver
     from headrace.edge.upstream.peers import Group
-    from headrace.edge.upstream.settings import TlsSettings
+    from headrace.edge.upstream.tls import TlsSettings
     from headrace.edge.values import Value
 
 

@@ -41,17 +41,6 @@ def _proxied(session: Any, part: str) -> bytes | None:
     return (b"%d" % value if isinstance(value, int) else value) if value else None
 
 
-def _tls(session: Any, name: str) -> bytes | None:
-    stream = session.stream
-    value: str | None = getattr(stream, name) if isinstance(stream, TlsStream) else None
-    return value.encode() if value else None
-
-
-def _reused(session: Any) -> bytes | None:
-    stream = session.stream
-    return (b"r" if stream.session_reused else b".") if isinstance(stream, TlsStream) else None
-
-
 def _seconds(value: float | None) -> bytes:
     return b"-" if value is None else b"%.3f" % value
 
@@ -89,10 +78,7 @@ CORE: Final[dict[str, Getter]] = {
     "proxy_protocol_port": lambda s: _proxied(s, "source_port"),
     "proxy_protocol_server_addr": lambda s: _proxied(s, "destination"),
     "proxy_protocol_server_port": lambda s: _proxied(s, "destination_port"),
-    "ssl_protocol": lambda s: _tls(s, "version"),
-    "ssl_cipher": lambda s: _tls(s, "cipher"),
     **tls_variables(lambda s: s.stream if isinstance(s.stream, TlsStream) else None),
-    "ssl_session_reused": _reused,
     "ssl_preread_server_name": _hello("server_name"),
     "ssl_preread_protocol": _hello("protocol"),
     "ssl_preread_alpn_protocols": _hello("alpn"),

@@ -123,7 +123,7 @@ class Connection(Acts, Facts):
             raise NotVerified(_NOT_VERIFIED, "", code, self.verify_message)
         name = self.required_name
         if name is not None and not self.matches(name):
-            raise NotVerified(_NOT_VERIFIED, "", _WRONG_NAME, f'certificate does not match "{name}"')
+            raise NotVerified(_NOT_VERIFIED, "", _WRONG_NAME, f'certificate does not match "{name}"', name)
 
     def _step(self, lib: Library) -> tuple[int, int]:
         """The result of one call, and SSL_get_error's opinion of it."""

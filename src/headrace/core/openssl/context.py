@@ -252,12 +252,14 @@ class Context:
 class Peering:
     """A client's context and the names for one peer; a value, as part of a pool's key.
 
-    send: the name of SNI, None for none. verify: whom the certificate has to be for, where the context verifies.
+    send: the name of SNI, None for none. verify: whom the certificate has to be for, where the context verifies. own:
+    our certificate and key, and passphrases, in place of those of the context; read for each connection.
     """
 
     context: Context
     send: str | None = None
     verify: str | None = None
+    own: tuple[str, str, tuple[bytes, ...]] | None = None
     is_server = False
 
     @property
@@ -272,9 +274,11 @@ class Peering:
     def engine(
         self, *, name: str | None = None, resume: Any = None, outer: Engine | None = None, hooks: Hooks | None = None
     ) -> Connection:
-        """A connection; see Context.engine."""
+        """A connection; see Context.engine. errors.ConfError: our certificate cannot be read."""
         made = self.context.engine(name=self.send and name, resume=resume, outer=outer, hooks=hooks)
         made.required_name = self.verify
+        if self.own is not None:
+            made.use_pair(load_pair(*self.own))
         return made
 
 

@@ -29,10 +29,14 @@ class UnexpectedEof(OpensslError, ssl.SSLEOFError):
 
 
 class NotVerified(OpensslError, ssl.SSLCertVerificationError):
-    """A certificate of the peer did not pass. verify_code: X509_V_ERR_...; verify_message: the same in words."""
+    """A certificate of the peer did not pass.
 
-    def __init__(self, reason: str, queue: str, code: int, message: str) -> None:
+    verify_code: X509_V_ERR_...; verify_message: the same in words. wrong_name: it is good, but not for this host.
+    """
+
+    def __init__(self, reason: str, queue: str, code: int, message: str, wrong_name: str | None = None) -> None:
         super().__init__(reason, queue)
+        self.wrong_name = wrong_name
         self.verify_code = code
         self.verify_message = message
 

@@ -30,10 +30,10 @@ class Handle:
         name: str = self._free.__name__
         return name.removesuffix("_free")
 
-    def __del__(self) -> None:
+    def __del__(self, counts: Counter[str] = live) -> None:  # bound here: at the interpreter's end the name is gone
         free = getattr(self, "_free", None)
         if free is not None and self.pointer:
-            live[self._kind] -= 1
+            counts[self._kind] -= 1
             free(self.pointer)
             self.pointer = 0
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import ssl as python_ssl
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.openssl.failure import broken
 from headrace.core.openssl.handles import live
-from headrace.core.openssl.library import find, library
+from headrace.core.openssl.library import library
 
 if TYPE_CHECKING:
     from headrace.core.openssl.context import Context
@@ -45,6 +46,13 @@ class _Quick:
             setattr(self, name, self._fresh(lib.ssl, name))
         for name in ("BIO_read", "BIO_write", "BIO_ctrl_pending", "ERR_clear_error"):
             setattr(self, name, self._fresh(lib.crypto, name))
+
+        self._free, self._set_shutdown = lib.SSL_free, lib.SSL_set_shutdown
+
+    def release(self, pointer: int, ways: int = _BOTH_WAYS) -> None:
+        """Free an SSL. Its session is as good as before, however the connection ended."""
+        self._set_shutdown(pointer, ways)
+        self._free(pointer)
 
     @staticmethod
     def _fresh(dll: ctypes.PyDLL, name: str) -> Any:
@@ -90,16 +98,12 @@ class Records:
         lib.SSL_set_bio(pointer, bio_in, bio_out)
         self._bio_in, self._bio_out = ctypes.c_void_p(bio_in), ctypes.c_void_p(bio_out)
 
-    def __del__(self) -> None:
+    def __del__(self, counts: Counter[str] = live) -> None:  # bound here: at the interpreter's end the name is gone
         pointer = getattr(self, "pointer", 0)
         if pointer:
-            lib = find()
-            assert not isinstance(lib, str)
-            live["SSL"] -= 1
+            counts["SSL"] -= 1
             self.pointer = 0
-            # A session is as good as before, however its connection ended.
-            lib.SSL_set_shutdown(pointer, _BOTH_WAYS)
-            lib.SSL_free(pointer)
+            self._q.release(pointer)
 
     def read_early(self, limit: int) -> bytes:
         """Read while the handshake is not done; for who knows how to go on with it."""

@@ -5,7 +5,6 @@ https://nginx.org/en/docs/http/ngx_http_grpc_module.html
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.families.common import HSL, spec, table
@@ -91,8 +90,7 @@ class GrpcFamily(PassFamily):
         service = GrpcService(settings, FieldPlan(fields, pass_headers=True), scope.build.upstreams)
         service.host = b"host" in named
         if callable(target) or target.lower().startswith("grpcs://"):
-            settings.tls = tls_settings(scope, "grpc")
-            settings.tls.static = replace(settings.tls.static, alpn=("h2",))
+            settings.tls = tls_settings(scope, "grpc", alpn=("h2",))
         if isinstance(target, str):
             scheme, mark, rest = target.partition("://")
             scheme = scheme.lower()

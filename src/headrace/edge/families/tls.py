@@ -192,11 +192,11 @@ def server_tls(scope: Scope, kind: str = "http", alpn: tuple[str, ...] = ()) -> 
         early_data=get("ssl_early_data", False),
         record_size=get("ssl_buffer_size", _RECORD[1]),
     )
-    made.context = _context(scope, settings)
+    made.context = context_of(scope, settings)
     return made
 
 
-def _context(scope: Scope, settings: Settings) -> Context:
+def context_of(scope: Scope, settings: Settings) -> Context:
     """The context of these settings: servers that differ in nothing share one."""
     contexts: dict[Any, Context] = scope.build.tls_contexts
     found = contexts.get(settings)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.connect import dial
@@ -16,6 +15,7 @@ from headrace.core.pool import Pool
 from headrace.edge.upstream.reply import Failed
 from headrace.edge.upstream.settings import ERROR, TIMEOUT
 from headrace.edge.upstream.steer import Keep, Steered
+from headrace.edge.upstream.tls import handshake_text, tls_for
 from headrace.edge.values import evaluate
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 
@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.core.clock import Clock
+    from headrace.core.openssl.context import Peering
     from headrace.core.stream import Stream
-    from headrace.core.tls import TlsConfig
-    from headrace.edge.request import Request
     from headrace.edge.upstream.peers import Group, Peer
-    from headrace.edge.upstream.settings import Settings, TlsSettings
+    from headrace.edge.upstream.settings import Settings
     from headrace.edge.upstream.visit import Visit
 
 _SYSTEM: Final = re.compile(r"\((\d+: [^()]*)\)$")
 POOL_MAX: Final = 1024
 """Idle connections of a group that sets no limit."""
-Key = tuple[bytes, "TlsConfig | None", str, str]
+Key = tuple[bytes, "Peering | None", str, str]
 
 
 class Unreachable(Exception):
@@ -76,38 +75,7 @@ async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
         raise Failed(kind, status, f"{error.message} while {error.stage}") from error
 
 
-def tls_for(tls: TlsSettings, request: Request, host: bytes, chosen: bytes | None = None) -> TlsConfig:
-    """The TLS settings of a connection for this request. Raises ConfError.
-
-    host: of proxy_pass, for the name; chosen: the name that a script has chosen.
-    """
-    config: TlsConfig = tls.static
-    name = chosen or (evaluate(tls.name, request) if tls.name is not None else host)
-    bare = name.decode("latin-1")
-    if bare.startswith("["):
-        bare = bare[1:].partition("]")[0]
-    elif bare.count(":") == 1:
-        bare = bare.partition(":")[0]
-    changes: dict[str, str | None] = {"server_hostname": bare if tls.server_name or tls.verify else None}
-    if tls.certificate is not None:
-        changes["cert"] = evaluate(tls.certificate, request).decode("utf-8", "surrogateescape") or None
-        changes["key"] = (
-            evaluate(tls.key, request).decode("utf-8", "surrogateescape") or None if tls.key is not None else None
-        )
-        if changes["cert"] is None:
-            changes["key"] = None
-    config = replace(config, **changes)  # type: ignore[arg-type]
-    for word in tls.passphrases:
-        config = replace(config, passphrase=word)
-        try:
-            config.context()
-        except ConfError:
-            continue
-        break
-    return config
-
-
-def key_of(peer: Peer, tls: TlsConfig | None, bind: str, protocol: str) -> Key:
+def key_of(peer: Peer, tls: Peering | None, bind: str, protocol: str) -> Key:
     """What connections that may stand in for another have in common."""
     return (peer.name, tls, bind, protocol)
 
@@ -147,16 +115,9 @@ async def open_link(
 
 
 def _unreachable(error: ConnectionFailed, peer: Peer) -> Unreachable:
-    if error.kind == "certificate":
-        return Unreachable(
-            f"upstream SSL certificate verify error: {error.message}",
-            timeout=False,
-            stage="SSL handshaking to upstream",
-        )
-    if error.kind == "tls" or "handshake" in error.message:
-        return Unreachable(
-            f"SSL_do_handshake() failed (SSL: {error.message})", timeout=False, stage="SSL handshaking to upstream"
-        )
+    shaking = handshake_text(error)
+    if shaking is not None:
+        return Unreachable(shaking, timeout=False, stage="SSL handshaking to upstream")
     found = _SYSTEM.search(error.message)
     at = f" to {peer.name.decode('utf-8', 'surrogateescape')}" if peer.target.unix is not None else ""
     text = f"connect(){at} failed ({found[1]})" if found else error.message

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.edge.request import Request
     from headrace.edge.upstream.cache.cacher import CacheSettings
+    from headrace.edge.upstream.tls import TlsSettings
     from headrace.edge.values import Value
 
 ERROR: Final = "error"
@@ -54,21 +55,6 @@ IGNORABLE: Final = frozenset(
 )  # fmt: skip
 
 Rewrite = tuple["re.Pattern[bytes] | Value", "Value"]
-
-
-@dataclass(slots=True)
-class TlsSettings:
-    """TLS towards an upstream: a static part, and what may come from variables."""
-
-    static: Any = None
-    """core.tls.TlsConfig without names."""
-    verify: bool = False
-    server_name: bool = False
-    name: Value | None = None
-    certificate: Value | None = None
-    key: Value | None = None
-    reuse: bool = True
-    passphrases: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
