@@ -318,7 +318,7 @@ def write_lines(arguments):
         pad = "x" * 60
         for first in range(0, LINES, 500):
             lines = [f'{{"w":{writer},"n":{first + n},"p":"{pad}"}}\n' for n in range(500)]
-            await append(path, "".join(lines).encode(), files=Files(), clock=clock, mode=0o644)
+            await append(path, ["".join(lines).encode()], files=Files(), clock=clock, mode=0o644)
 
     asyncio.run(run())
 
@@ -365,3 +365,38 @@ async def test_a_batch_over_a_time_slice_goes_to_its_files(tmp_path):
     await kit.stop()
     found = [path.read_text().splitlines() for path in sorted(tmp_path.glob("out*"))]
     assert found == [['{"n":1}', '{"n":2}'], ['{"n":3}', '{"n":4}', '{"n":5}']]
+
+
+SIZES = [
+    [],
+    [0],
+    [5, 7],
+    [300_000],
+    [10, 300_000, 10],
+    [200_000, 5, 200_000],
+    [60_000] * 9,
+    [1] * 70_000,
+    [3_000_000, 1],
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+async def test_pieces_of_a_chunk_come_in_their_order_and_in_few_writes(tmp_path, sizes):
+    """Long pieces are not copied together, short ones are not written one by one."""
+    from headrace.plugins.file_append import SLICE, append  # noqa: PLC0415
+
+    written = []
+
+    class Counting(Files):
+        def append(self, fd, data):
+            written.append(len(data))
+            return super().append(fd, data)
+
+    pieces = [bytes([65 + number % 26]) * size for number, size in enumerate(sizes)]
+    path = tmp_path / "file"
+    await append(str(path), pieces, files=Counting(), clock=FakeClock(), mode=0o644)
+    whole = b"".join(pieces)
+    assert path.read_bytes() == whole
+    long = sum(size >= 64 << 10 for size in sizes)
+    assert len(written) <= 2 * long + len(whole) // (256 << 10) + 1
+    assert max(written, default=0) <= SLICE

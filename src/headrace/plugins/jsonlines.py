@@ -35,7 +35,9 @@ def encode_lines(
     if isinstance(heads, bytes):
         between = end + heads
         made = [between.join(_texts(some, policy)) for some in slices]
-        return b"".join((heads, between.join(made), end))
+        made[0] = heads + made[0]
+        made[-1] += end
+        return between.join(made)
     rest = iter(heads)
     return b"".join(
         [

@@ -17,7 +17,7 @@ from headrace.plugins.file_path import SUFFIXES, resolve, template_of, writable
 from headrace.plugins.inject import Inject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headrace.pipeline.chunk import Chunk
     from headrace.pipeline.context import Context
@@ -118,16 +118,16 @@ class FileOutput(Output):
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Write a chunk to its file. Raises Error or OSError; a name that cannot be one is unrecoverable."""
-        data = await self._content(chunk)
+        pieces = await self._content(chunk)
         parts = resolve(self._template, chunk.extract_placeholders)
         settings, files = self.context.settings, self.context.files
         try:
             self._make_folder("".join(parts))
             if len(parts) == 1:
                 path = parts[0]
-                await append(path, data, files=files, clock=self.context.clock, mode=settings.file_mode)
+                await append(path, pieces, files=files, clock=self.context.clock, mode=settings.file_mode)
             else:
-                path = await self._create(parts[0], parts[1], data)
+                path = await self._create(parts[0], parts[1], pieces)
             if self.symlink_path is not None:
                 self._link(path, chunk)
         except OSError as error:
@@ -135,7 +135,7 @@ class FileOutput(Output):
                 raise Unrecoverable(f"{error.filename}: {error.strerror}", kind="path") from error
             raise Error(f"{error.filename or parts[0]}: {error.strerror}", kind="file", retryable=True) from error
         self.files += 1
-        self.bytes += len(data)
+        self.bytes += sum(map(len, pieces))
 
     def _make_folder(self, path: str) -> str:
         folder = os.path.dirname(path)
@@ -143,24 +143,25 @@ class FileOutput(Output):
             self.context.files.makedirs(folder, self.context.settings.dir_mode)
         return folder
 
-    async def _content(self, chunk: Chunk) -> bytes:
+    async def _content(self, chunk: Chunk) -> Sequence[bytes]:
         kind = self._kind
         if kind == codec.TEXT:
-            return chunk.read()
+            return chunk.pieces()
         if chunk.codec == kind and not self.recompress:
-            return chunk.read_compressed("gzip" if kind == codec.GZIP else "zstd")
+            return (chunk.read_compressed("gzip" if kind == codec.GZIP else "zstd"),)
         text = chunk.read()
         if len(text) < THREADED:
-            return codec.compress(kind, text)
-        return await asyncio.get_running_loop().run_in_executor(None, codec.compress, kind, text)
+            return (codec.compress(kind, text),)
+        return (await asyncio.get_running_loop().run_in_executor(None, codec.compress, kind, text),)
 
-    async def _create(self, prefix: str, rest: str, data: bytes) -> str:
+    async def _create(self, prefix: str, rest: str, pieces: Sequence[bytes]) -> str:
         """Write the first file of the series that is free; the search goes on where it ended."""
         key = prefix + rest
         last = self._indexes.get(key)
         # Where the last one was taken away, the series begins anew.
         index = 0 if last is None or not os.access(f"{prefix}_{last}{rest}", os.F_OK) else last + 1
-        index = await create(prefix, rest, index, data, files=self.context.files, mode=self.context.settings.file_mode)
+        files, mode = self.context.files, self.context.settings.file_mode
+        index = await create(prefix, rest, index, pieces, files=files, mode=mode)
         if len(self._indexes) >= KEPT:
             self._indexes.clear()
         self._indexes[key] = index

@@ -61,9 +61,11 @@ class SecondaryFileOutput(Output):
         try:
             files.makedirs(os.path.dirname(base) or ".", settings.dir_mode)
             if self.append:
-                await append(base + self._suffix, data, files=files, clock=self.context.clock, mode=settings.file_mode)
+                await append(
+                    base + self._suffix, (data,), files=files, clock=self.context.clock, mode=settings.file_mode
+                )
             else:
-                await create(base, self._suffix, 0, data, files=files, mode=settings.file_mode, joint=".")
+                await create(base, self._suffix, 0, (data,), files=files, mode=settings.file_mode, joint=".")
         except OSError as error:
             if error.errno in {errno.ENAMETOOLONG, errno.EILSEQ}:
                 raise Unrecoverable(f"{error.filename}: {error.strerror}", kind="path") from error

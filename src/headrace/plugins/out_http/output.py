@@ -11,6 +11,7 @@ from headrace.core.connect import Target, dial
 from headrace.core.names import Names
 from headrace.errors import ConfError, Unrecoverable
 from headrace.pipeline import codec
+from headrace.plugins.formatter_json import JsonFormatter
 from headrace.plugins.out_http.auth import AwsSigner, basic
 from headrace.plugins.out_http.connection import Counters, LaneConnection
 from headrace.plugins.out_http.endpoint import parse
@@ -19,7 +20,7 @@ from headrace.plugins.out_http.peers import Peers
 from headrace.plugins.out_http.request import CONTENT_TYPES, build_head, gzip_member
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headrace.core.stream import Stream
     from headrace.pipeline.chunk import Chunk
@@ -64,6 +65,9 @@ class HttpOutput(HttpParameters):
         self._peers = Peers(self.chunk_id_header)
         if not self.json_array:
             self.__dict__["format"] = self._formatter.format
+            self.format_many = self._formatter.format_many
+        elif isinstance(self._formatter, JsonFormatter) and self._formatter.end.endswith(b"\n"):
+            self.format_many = self._elements
         self._signer: AwsSigner | None = None
         self._authorization: str | None = None
         if self.auth.present and self.auth.method == "basic":
@@ -82,6 +86,10 @@ class HttpOutput(HttpParameters):
         """One record as an element of the array; without json_array the formatter's own method stands here."""
         text = self._formatter.format(tag, time, record)
         return text.rstrip(b"\n") + b","
+
+    def _elements(self, tag: str, times: Sequence[int], records: Sequence[Record]) -> bytes:
+        """As `format` for many: there is no newline in JSON but the one behind each of them."""
+        return self._formatter.format_many(tag, times, records).replace(b"\n", b",")
 
     async def write(self, chunk: Chunk, lane: Lane) -> None:
         """Send a chunk. Raises Error as the reply's status says, ConnectionFailed, Unrecoverable."""

@@ -43,6 +43,8 @@ class S3Output(S3Parameters):
         else:
             self._formatter = context.make("formatter", self.format_section, default_type="out_file")
         self._inject = self.inject.injector(context, self)
+        if self._inject is None:
+            self.format_many = self._formatter.format_many
         self._store = STORES[self.store_as]
         given = level_of(self.command_parameter) if self.command_parameter else None
         self._level = self.compress.level if self.store_as == "zstd" else self._store.level if given is None else given
