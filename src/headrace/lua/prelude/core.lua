@@ -29,6 +29,10 @@ void hr_lua_pushlightuserdata(void *L, void *p) __asm__("lua_pushlightuserdata")
 void hr_lua_setfield(void *L, int index, const char *key) __asm__("lua_setfield");
 ]]
 
+-- The limits of the compiler that OpenResty's LuaJIT has: with LuaJIT's own, a large application's traces push each
+-- other out. They are limits, not memory that is taken.
+require("jit.opt").start("minstitch=3", "maxtrace=8000", "maxrecord=16000", "maxmcode=40960")
+
 S.ffi = ffi
 local C = ffi.C
 S.C = C
