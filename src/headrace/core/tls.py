@@ -59,7 +59,7 @@ class TlsStream(Stream):
     established: the handshake is done. session_reused: it resumed an earlier session.
     """
 
-    __slots__ = ("_encrypting", "_farewell", "_name", "_stash", "_wire", "config", "engine", "established")
+    __slots__ = ("_encrypting", "_farewell", "_name", "_stash", "_unkept", "_wire", "config", "engine", "established")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class TlsStream(Stream):
         self._encrypting = 0  # bytes of the chain whose ciphertext is in _wire
         self._stash = b""  # plaintext that a probe came upon
         self._farewell = False  # close_notify is to be sent when the chain is empty
+        self._unkept = config.reuse_sessions and not config.is_server  # no session is kept yet
         self.established = False
 
     @property
@@ -227,6 +228,10 @@ class TlsStream(Stream):
             raise _broken("recv()", error) from error
         if not data and not engine.ended:
             raise BlockingIOError  # a part of a record, a session ticket
+        if self._unkept:
+            # The tickets of TLS 1.3 come before the first bytes, or with them.
+            self._unkept = False
+            self._keep_session()
         return data
 
     def _answer(self) -> None:
@@ -324,7 +329,6 @@ class TlsStream(Stream):
             self._keep_session()
 
     def _keep_session(self) -> None:
-        # At the end: the tickets of TLS 1.3 come after the handshake.
         session = self.engine.current_session
         if session is not None:
             key = (self.config, self._name, self.peer)

@@ -16,10 +16,11 @@ from headrace.core.tls import TlsStream
 from headrace.edge import log
 from headrace.edge.connection import client_port, client_text, local_address
 from headrace.edge.upstream.address import group_of, parse_url, peer_name
+from headrace.edge.upstream.link import unreachable
 from headrace.edge.upstream.peers import Group, Peer
 from headrace.edge.upstream.routing import key_of
 from headrace.edge.upstream.steer import Refused
-from headrace.edge.upstream.tls import handshake_text, tls_for
+from headrace.edge.upstream.tls import tls_for
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError, ConnectionFailed, Timeout
 from headrace.stream import udp
@@ -97,7 +98,7 @@ async def _first_that_answers(
         try:
             upstream = await _connect(session, settings, peer, host, local)
         except ConnectionFailed as error:
-            session.log_error(log.ERR, _told(error, peer))
+            session.log_error(*_told(error, peer))
         finally:
             if upstream is None:
                 one.ended = clock.now() - one.begin
@@ -114,18 +115,12 @@ def _own(local: Any) -> bytes:
     return peer_name(local) if isinstance(local, tuple) else b"unix:"
 
 
-def _told(error: ConnectionFailed, peer: Peer) -> bytes:
+def _told(error: ConnectionFailed, peer: Peer) -> tuple[int, bytes]:
+    """Level and text of what is logged of a peer that could not be reached."""
     if isinstance(error, Timeout):
-        return b"upstream timed out (110: Connection timed out) while connecting to upstream"
-    shaking = handshake_text(error)
-    if shaking is not None:
-        return to_bytes(f"{shaking} while SSL handshaking to upstream")
-    text = error.message
-    at = text.rfind("(")
-    if error.kind in ("refused", "unreachable", "reset") and at >= 0:
-        where = f" to {peer.name.decode()}" if peer.target.unix is not None else ""
-        text = f"connect(){where} failed {text[at:]}"
-    return to_bytes(f"{text} while connecting to upstream")
+        return log.ERR, b"upstream timed out (110: Connection timed out) while connecting to upstream"
+    found = unreachable(error, peer)
+    return found.level, to_bytes(f"{found.message} while {found.stage}")
 
 
 async def _route(session: Session, settings: ProxySettings) -> tuple[Group, bytes]:
@@ -182,7 +177,7 @@ async def _connect(
             await stream.drained(settings.connect_timeout)
         if settings.tls is None:
             return stream
-        config = tls_for(settings.tls, session, host)  # type: ignore[arg-type]
+        config = tls_for(settings.tls, session, host, group=host)  # type: ignore[arg-type]
         stream = encrypted = TlsStream(stream.detach(), loop, clock, config, peer=stream.peer)
         await encrypted.handshake(settings.connect_timeout)
     except ConfError as error:

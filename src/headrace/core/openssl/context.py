@@ -253,13 +253,15 @@ class Peering:
     """A client's context and the names for one peer; a value, as part of a pool's key.
 
     send: the name of SNI, None for none. verify: whom the certificate has to be for, where the context verifies. own:
-    our certificate and key, and passphrases, in place of those of the context; read for each connection.
+    our certificate and key, and passphrases, in place of those of the context; read for each connection. realm: those
+    with another one do not go on with each other's sessions.
     """
 
     context: Context
     send: str | None = None
     verify: str | None = None
     own: tuple[str, str, tuple[bytes, ...]] | None = None
+    realm: str | bytes = ""
     is_server = False
 
     @property

@@ -62,7 +62,9 @@ async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
         name, local = steered.tls_name, local if steered.local is None else steered.local
         over_tls = over_tls if steered.tls is None else steered.tls
         visit.keep = steered.keep or visit.keep
-    tls = tls_for(settings.tls, request, visit.route.host, name) if over_tls and settings.tls is not None else None
+    tls = None
+    if over_tls and settings.tls is not None:
+        tls = tls_for(settings.tls, request, visit.route.host, name, group.name)
     visit.key = key_of(peer, tls, local, settings.prefix)
     stream = take_kept(group, visit.key) if visit.keep is not None else None
     visit.cached = stream is not None
@@ -108,13 +110,14 @@ async def open_link(
         stage = "SSL handshaking to upstream" if shaking else "connecting to upstream"
         raise Unreachable("upstream timed out (110: Connection timed out)", timeout=True, stage=stage) from error
     except ConnectionFailed as error:
-        raise _unreachable(error, peer) from error
+        raise unreachable(error, peer) from error
     group.opened += 1
     group.births[stream.fd] = clock.now()
     return stream
 
 
-def _unreachable(error: ConnectionFailed, peer: Peer) -> Unreachable:
+def unreachable(error: ConnectionFailed, peer: Peer) -> Unreachable:
+    """What nginx says of a peer that could not be reached."""
     shaking = handshake_text(error)
     if shaking is not None:
         return Unreachable(shaking, timeout=False, stage="SSL handshaking to upstream")

@@ -34,10 +34,12 @@ class TlsSettings:
     late: LateCertificate | None = None
 
 
-def tls_for(tls: TlsSettings, request: Request, host: bytes, chosen: bytes | None = None) -> Peering:
+def tls_for(
+    tls: TlsSettings, request: Request, host: bytes, chosen: bytes | None = None, group: bytes = b""
+) -> Peering:
     """The TLS settings of a connection for this request.
 
-    host: of proxy_pass, for the name; chosen: the name that a script has chosen.
+    host: of proxy_pass, for the name; chosen: the name that a script has chosen. group: the name of the upstream.
     """
     name = chosen or (evaluate(tls.name, request) if tls.name is not None else host)
     bare = name.decode("utf-8", "surrogateescape")
@@ -47,7 +49,7 @@ def tls_for(tls: TlsSettings, request: Request, host: bytes, chosen: bytes | Non
         bare = bare.partition(":")[0]
     own = None if tls.late is None else tls.late.sources(request)
     send, verify = bare if tls.server_name else None, bare if tls.verify else None
-    return Peering(tls.context, send or None, verify or None, own)
+    return Peering(tls.context, send or None, verify or None, own, group)
 
 
 def handshake_text(error: ConnectionFailed) -> str | None:
