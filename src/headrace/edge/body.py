@@ -28,7 +28,7 @@ def read_body(request: Request) -> Awaitable[None] | None:
         return _read(request)
     _check(request, len(data))
     request.body_read = True
-    if data and request.location.body_in_file != "off":
+    if data and (request.location.body_in_file != "off" or len(data) > _in_memory(request)):
         _to_file(request, data)
     else:
         request.body = data
@@ -53,6 +53,12 @@ def _check(request: Request, size: int) -> None:
         raise HttpError(413, "client intended to send too large chunked body")
 
 
+def _in_memory(request: Request) -> int:
+    """Bytes that a body may have without going to a file: a quarter more than the buffer if it is known beforehand."""
+    buffer, head = request.location.body_buffer, request.exchange.head
+    return buffer if head.version == 20 or head.content_length is None else buffer + (buffer >> 2)
+
+
 def _to_file(request: Request, data: bytes) -> None:
     try:
         spool = open_spool(request)
@@ -73,12 +79,13 @@ async def _read(request: Request) -> None:
     request.body_read = True
     pieces: list[bytes] = []
     size = 0
+    most = _in_memory(request)
     spool: int | None = None
     try:
         while piece := await request.exchange.next_chunk():
             size += len(piece)
             _check(request, size)
-            if spool is None and (size > request.location.body_buffer or request.location.body_in_file != "off"):
+            if spool is None and (size > most or request.location.body_in_file != "off"):
                 spool = open_spool(request)
                 for earlier in pieces:
                     write_spool(spool, earlier)

@@ -10,12 +10,13 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import phases
-from headrace.edge.ranges import condition_status, part_head, requested_ranges
+from headrace.edge.ranges import condition_status, offer_ranges
 from headrace.errors import ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from headrace.edge.ranges import Parts
     from headrace.edge.request import Request
 
 SMALL: Final = 32768
@@ -38,25 +39,19 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
         request.status = 304
         request.finish()
         return phases.DONE
-    pieces = requested_ranges(request, size, modified, tag)
-    if pieces is not None and not pieces:
+    if not offer_ranges(request, size, modified, tag):
         os.close(fd)
-        request.content_length = None
-        request.range_refused = True
-        request.allow_ranges = (size, [])
         return 416
-    request.allow_ranges = (size, pieces)
     request.status = 200
     if request.method == b"HEAD":
         os.close(fd)
         request.finish()
         return phases.DONE
     request.send_header()
-    if request.status != 206:
-        pieces = None
+    parts = request.parts
     if request.body_filters or not (request.location.sendfile or size <= SMALL):
-        return _send_read(request, fd, pieces if pieces is not None else [(0, size)])
-    if pieces is None and size <= SMALL:
+        return _send_read(request, fd, size, parts)
+    if parts is None and size <= SMALL:
         try:
             data = os.pread(fd, size, 0) if size else b""
         finally:
@@ -66,30 +61,27 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
         request.output(data)
         request.finish()
         return phases.DONE
-    _send_pieces(request, fd, pieces if pieces is not None else [(0, size)])
+    if parts is None:
+        request.output_file(fd, 0, size)
+    else:
+        for head, start, end in parts:
+            if head:
+                request.output(head)
+            request.output_file(fd, start, end - start)
+        if parts.tail:
+            request.output(parts.tail)
+            request.push()
+    request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
     request.finish()
     return phases.DONE
 
 
-def _send_pieces(request: Request, fd: int, pieces: list[tuple[int, int]]) -> None:
-    boundary = request.boundary
-    for start, end in pieces:
-        if boundary:
-            request.output(part_head(request, boundary, start, end))
-        request.output_file(fd, start, end - start)
-    if boundary:
-        request.output(b"\r\n--%b--\r\n" % boundary)
-        request.push()
-    request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
-
-
-async def _send_read(request: Request, fd: int, pieces: list[tuple[int, int]]) -> int:
+async def _send_read(request: Request, fd: int, size: int, parts: Parts | None) -> int:
     """Read and send, for filters or `sendfile off`, no faster than the client takes it."""
-    boundary = request.boundary
     try:
-        for start, end in pieces:
-            if boundary:
-                request.output(part_head(request, boundary, start, end))
+        for head, start, end in parts or ((b"", 0, size),):
+            if head:
+                request.output(head)
             while start < end and not request.exchange.aborted:
                 data = os.pread(fd, min(PIECE, end - start), start)
                 if not data:
@@ -102,7 +94,7 @@ async def _send_read(request: Request, fd: int, pieces: list[tuple[int, int]]) -
         return phases.ERROR
     finally:
         os.close(fd)
-    if boundary:
-        request.output(b"\r\n--%b--\r\n" % boundary)
+    if parts is not None and parts.tail:
+        request.output(parts.tail)
     request.finish()
     return phases.DONE

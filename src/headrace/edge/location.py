@@ -80,6 +80,8 @@ class Location:
         self.default_type: bytes = b"text/plain"
         self.known_types: dict[bytes, bytes] = {}
         self.charset: bytes = b""
+        self.charset_filter = False
+        self.msie_refresh = False
         self.error_pages: dict[int, ErrorPage] = {}
         self.recursive_error_pages = False
         self.max_body = 1 << 20

@@ -6,6 +6,7 @@ recognise. Statuses 494 to 497 are nginx's own and are answered as 400.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from headrace.edge.names import REASONS
@@ -29,6 +30,7 @@ _NOTES: Final[dict[int, bytes]] = {
     496: b"No required SSL certificate was sent",
     497: b"The plain HTTP request was sent to HTTPS port",
 }
+_UNSAFE: Final = re.compile(rb"[\x00-\x20\"'<>\x7f-\xff]")
 _WITH_PAGE: Final = frozenset({301, 302, 303, 307, 308, *(s for s in REASONS if s >= 400), *AS_400})
 
 
@@ -44,3 +46,9 @@ def page(status: int, server: bytes) -> bytes | None:
         b"<html>\r\n<head><title>%b</title></head>\r\n<body>\r\n<center><h1>%b</h1></center>\r\n"
         b"%b<hr><center>%b</center>\r\n</body>\r\n</html>\r\n" % (title, heading, more, server)
     )
+
+
+def refresh_page(target: bytes) -> bytes:
+    """What a browser gets instead of a redirect that it would not show (msie_refresh)."""
+    shown = _UNSAFE.sub(lambda match: b"%%%02X" % match.group()[0], target)
+    return b'<html><head><meta http-equiv="Refresh" content="0; URL=%b"></head><body></body></html>\r\n' % shown

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.edge.request import Request
 
 MAX_RANGES: Final = 1 << 31
@@ -108,10 +111,29 @@ def parse_ranges(text: bytes, size: int) -> list[tuple[int, int]] | None:
     return found if total <= size else None
 
 
-def part_head(request: Request, boundary: bytes, start: int, end: int) -> bytes:
-    """What stands before one range of several (RFC 9110 14.6)."""
-    kind = b"Content-Type: %b\r\n" % request.part_type if request.part_type else b""
-    return b"\r\n--%b\r\n%bContent-Range: bytes %d-%d/%d\r\n\r\n" % (boundary, kind, start, end - 1, request.whole)
+class Parts:
+    """The parts of a body to send: (start, end) pairs, each behind its head where there are several (RFC 9110 14.6).
+
+    heads: as many; tail: what follows the last part. length: bytes of all of it.
+    """
+
+    __slots__ = ("boundary", "heads", "length", "pieces", "tail")
+
+    def __init__(self, pieces: list[tuple[int, int]], size: int, content_type: bytes) -> None:
+        self.pieces = pieces
+        self.heads = [b""] * len(pieces)
+        self.boundary = self.tail = b""
+        if len(pieces) > 1:
+            self.boundary = b"%020d" % int.from_bytes(os.urandom(8), "big")
+            kind = b"Content-Type: %b\r\n" % content_type if content_type else b""
+            start = b"\r\n--%b\r\n%bContent-Range: bytes " % (self.boundary, kind)
+            self.heads = [b"%b%d-%d/%d\r\n\r\n" % (start, first, end - 1, size) for first, end in pieces]
+            self.tail = b"\r\n--%b--\r\n" % self.boundary
+        self.length = sum(end - first for first, end in pieces) + sum(map(len, self.heads)) + len(self.tail)
+
+    def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
+        """Head, start and end of each part."""
+        return ((head, *piece) for head, piece in zip(self.heads, self.pieces, strict=True))
 
 
 def apply_ranges(request: Request) -> None:
@@ -124,27 +146,84 @@ def apply_ranges(request: Request) -> None:
         request.content_length = None
 
 
+def offer_ranges(request: Request, size: int, modified: int, tag: bytes | None) -> bool:
+    """Let parts of an answer of this size be had; False: what is asked for is not there, the answer is 416."""
+    pieces = requested_ranges(request, size, modified, tag)
+    request.allow_ranges = (size, pieces)
+    if pieces is None or pieces:
+        return True
+    request.content_length, request.range_refused = None, True
+    return False
+
+
 def _apply(request: Request) -> None:
     assert request.allow_ranges is not None
     size, pieces = request.allow_ranges
     if request.range_refused:
         request.headers_out.set(b"Content-Range", b"bytes */%d" % size)
         return
-    if request.status != 200 or request.content_length != size or request.body_filters:
+    if request.status != 200 or request.content_length != size:
         return
     out = request.headers_out
+    if request.may_have(b"if-range"):  # filters may have changed what it is about
+        pieces = _asked_again(request, size)
+    filtered = request.whole_body or bool(request.body_filters)
+    if pieces is not None and filtered and not _ascend(pieces):
+        pieces = None  # a body that comes by once is not gone through twice
     if pieces is None:
         out.fields.append((b"Accept-Ranges", b"bytes"))
         return
     request.status = 206
-    request.whole = size
-    if len(pieces) == 1:
+    parts = Parts(pieces, size, request.content_type or b"")
+    request.content_length = parts.length
+    if parts.boundary:
+        request.content_type = b"multipart/byteranges; boundary=" + parts.boundary
+    else:
         start, end = pieces[0]
-        request.content_length = end - start
         out.set(b"Content-Range", b"bytes %d-%d/%d" % (start, end - 1, size))
-        return
-    request.part_type = request.content_type or b""
-    boundary = request.boundary = b"%020d" % int.from_bytes(os.urandom(8), "big")
-    heads = sum(len(part_head(request, boundary, start, end)) + end - start for start, end in pieces)
-    request.content_length = heads + len(boundary) + 8
-    request.content_type = b"multipart/byteranges; boundary=" + boundary
+    if filtered:
+        request.body_filters = (*request.body_filters, RangeFilter(parts).body)
+    else:
+        request.parts = parts
+
+
+def _asked_again(request: Request, size: int) -> list[tuple[int, int]] | None:
+    kept = request.kept_headers
+    modified, tag = request.last_modified, None
+    if kept is not None:
+        tag = kept.get(b"ETag")
+        date = kept.get(b"Last-Modified")
+        if modified is None and date is not None:
+            modified = http_time(date)
+    return requested_ranges(request, size, -1 if modified is None else int(modified), tag) or None
+
+
+def _ascend(pieces: list[tuple[int, int]]) -> bool:
+    return all(one[1] <= other[0] for one, other in itertools.pairwise(pieces))
+
+
+class RangeFilter:
+    """The last body filter of an answer whose parts were asked for: lets them through, each behind its head."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._left = list(parts)
+        self._tail = parts.tail
+        self._at = 0
+
+    def body(self, _request: Request, data: bytes, _last: bool) -> bytes:
+        """The body filter."""
+        begin, end = self._at, self._at + len(data)
+        self._at = end
+        left = self._left
+        out: list[bytes] = []
+        while left and left[0][1] < end:
+            head, start, stop = left[0]
+            if start >= begin:
+                out.append(head)
+            out.append(data[max(start - begin, 0) : stop - begin])
+            if stop > end:
+                break
+            left.pop(0)
+            if not left:
+                out.append(self._tail)
+        return out[0] if len(out) == 1 else b"".join(out)

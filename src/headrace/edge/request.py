@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.edge.filters import BodyFilter
     from headrace.edge.location import Location
     from headrace.edge.postpone import Postponed
+    from headrace.edge.ranges import Parts
     from headrace.edge.server import Server
     from headrace.edge.ssi.page import Page
 
@@ -51,11 +52,10 @@ class Request:
     content_length: int | None = None
     last_modified: float | None = None
     allow_ranges: tuple[int, list[tuple[int, int]] | None] | None = None
-    boundary: bytes = b""
     range_refused: bool = False
+    parts: Parts | None = None
+    whole_body: bool = False
     vary: bool = False
-    part_type: bytes = b""
-    whole: int = 0
     header_sent: bool = False
     finished: bool = False
     internal: bool = False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log, phases
-from headrace.edge.pages import AS_400, CLOSING, page
+from headrace.edge.pages import AS_400, CLOSING, page, refresh_page
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
@@ -112,6 +112,9 @@ def _error_page(request: Request, found: ErrorPage) -> Steps | None:
 def send_special(request: Request, code: int) -> None:
     """Send the page of a status, or an empty body when it has none."""
     body = page(code, request.location.server_token)
+    if request.location.msie_refresh and code in (301, 302) and b"MSIE " in (request.header_in(b"user-agent") or b""):
+        request.err_status = code = 200
+        body, request.location_out = refresh_page(request.location_out or b""), None
     if code in AS_400:
         request.err_status = 400
     elif code == 201 or (body is None and code < 300):

@@ -56,8 +56,10 @@ class Variables:
         if name in self._core:
             raise ConfError(f'the duplicate "{name}" variable', place)
         self._slots.add(name)
-        if warn:
-            self._getters.setdefault(name, _set_variable(name.encode()))
+        if warn and name not in self._getters:
+            found = self._by_prefix(name)
+            key = name.encode()
+            self._getters[name] = _set_variable(key) if found is None else _set_over(key, found)
 
     def define(self, name: str, getter: Getter) -> None:
         """Define a variable of a family: it is there from now on, and cannot be changed."""
@@ -111,6 +113,9 @@ class Variables:
         found = self._getters.get(name)
         if found is not None:
             return found
+        return self._by_prefix(name)
+
+    def _by_prefix(self, name: str) -> Getter | None:
         for prefix, make in self._prefixes:
             if name.startswith(prefix):
                 return make(name[len(prefix) :])
@@ -124,6 +129,16 @@ class Variables:
             return request.get_slot(key)
 
         return get
+
+
+def _set_over(name: bytes, otherwise: Getter) -> Getter:
+    """A variable such as $http_x that a `set` somewhere overlays."""
+
+    def get(request: Request) -> bytes | None:
+        value = request.get_slot(name)
+        return otherwise(request) if value is None else value
+
+    return get
 
 
 def _set_variable(name: bytes) -> Getter:

@@ -154,8 +154,13 @@ async def test_an_update_behind_the_clients_back(ours, origin):
     get = await started(ours, there.port, directives)
     await get()
     expire(ours)
-    assert await get() == (200, "STALE", b"old")
+    reader, writer = await ours.connect()
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"STALE" in await asyncio.wait_for(reader.readuntil(b"old"), 10)
     assert await get() == (200, "UPDATING", b"old")
+    assert await asyncio.wait_for(reader.read(), 10) == b""  # who waits for the end finds the new one
+    writer.close()
+    assert await get() == (200, "HIT", b"new")
     while (found := await get())[1] == "UPDATING":
         await asyncio.sleep(0.01)
     assert found == (200, "HIT", b"new")
@@ -219,3 +224,21 @@ async def test_a_restart_finds_what_was_kept(ours, origin, tmp_path):
     await ours.start(*conf)
     assert (await ours.get("/")).body == b"x"
     assert len(there.requests) == 1
+
+
+async def test_an_error_that_is_answered_here_is_kept_as_one(ours, origin):
+    there = await origin([ok(b"no", status="403 Forbidden", headers=["Cache-Control: max-age=60"])])
+    get = await started(ours, there.port, "proxy_intercept_errors on; error_page 403 /e;")
+    for _ in range(2):
+        assert (await get())[0] == 403
+    assert [one.target for one in there.requests] == ["/", "/e"]
+
+
+async def test_a_304_that_says_nothing_renews_what_was_said(ours, origin):
+    replies = iter([ok(b"good", headers=['ETag: "1"', "Cache-Control: max-age=60"]), ok(status="304 Not Modified")])
+    there = await origin(lambda _request: next(replies))
+    get = await started(ours, there.port, "proxy_cache_revalidate on;")
+    await get()
+    expire(ours)
+    assert await get() == (200, "REVALIDATED", b"good")
+    assert await get() == (200, "HIT", b"good")

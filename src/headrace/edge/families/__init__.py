@@ -29,6 +29,7 @@ from headrace.edge.families.maps import MapFamily
 from headrace.edge.families.memcached import MemcachedFamily, MemcFamily
 from headrace.edge.families.mirror import MirrorFamily
 from headrace.edge.families.more_headers import MoreHeadersFamily
+from headrace.edge.families.old_clients import OldClientsFamily
 from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.rate import RateFamily
@@ -73,6 +74,7 @@ def builtin() -> list[Family]:
         AuthBasicFamily(),
         AuthRequestFamily(),
         HeadersFamily(),
+        OldClientsFamily(),
         UseridFamily(),
         GzipFamily(),
         RateFamily(),

@@ -117,7 +117,7 @@ def _lister(how: str, *, local: bool, exact: bool) -> Handler:
         if how == "html":
             kind, text = b"text/html", _html(request, entries, local=local, exact=exact)
         elif how == "xml":
-            kind, text = b"text/xml", _xml(entries)
+            kind, text = b"text/xml; charset=utf-8", _xml(entries)
         else:
             callback = request.var(b"arg_callback") if how == "jsonp" else None
             kind, text = b"application/json", _json(entries)

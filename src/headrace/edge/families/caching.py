@@ -16,6 +16,7 @@ from headrace.edge.families.common import (
     number_of,
     parse_size,
     parse_time,
+    size_of,
     spec,
     time_of,
 )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.edge.scope import Scope
 
 _FLAGS: Final = ("lock", "revalidate", "background_update")
+_NUMBERS: Final = ("min_uses", "lock_timeout", "lock_age", "max_range_offset")
 _METHODS: Final = ("GET", "HEAD", "POST")
 _TUNING: Final = frozenset(
     ("use_temp_path", "manager_files", "manager_sleep", "manager_threshold", "loader_files", "loader_sleep",
@@ -51,7 +53,7 @@ def cache_specs(prefix: str) -> tuple[Spec, ...]:
         spec(f"{prefix}_cache_bypass", HSL, 1, MANY),
         spec(f"{prefix}_no_cache", HSL, 1, MANY),
         spec(f"{prefix}_cache_methods", HSL, 1, MANY),
-        *(spec(f"{prefix}_cache_{name}", HSL, 1) for name in ("min_uses", "lock_timeout", "lock_age")),
+        *(spec(f"{prefix}_cache_{name}", HSL, 1) for name in _NUMBERS),
         *(flag(f"{prefix}_cache_{name}", HSL) for name in _FLAGS),
         *((flag("proxy_cache_convert_head", HSL),) if prefix == "proxy" else ()),
     )  # fmt: skip
@@ -153,6 +155,7 @@ _SIMPLE: Final[dict[str, Callable[[Directive], Any]]] = {
     "min_uses": number_of,
     "lock_timeout": time_of,
     "lock_age": time_of,
+    "max_range_offset": size_of,
 }
 _OWN: Final[dict[str, Callable[[Scope, Directive], None]]] = {
     "path": _zone,
@@ -197,5 +200,6 @@ def cache_settings(scope: Scope, prefix: str, directive: Directive) -> CacheSett
         lock_age=get("cache_lock_age", 5.0),
         revalidate=get("cache_revalidate", False),
         background=get("cache_background_update", False),
+        max_offset=get("cache_max_range_offset"),
         convert_head=get("cache_convert_head", True),
     )

@@ -106,9 +106,9 @@ class CharsetFamily(BaseFamily):
         source: Value | None = scope.get("source_charset")
         if isinstance(charset, bytes):
             location.charset = charset
-        if charset == b"":
+        if charset == b"" and not self._conversions:
             return
-        if isinstance(charset, bytes) and isinstance(source, bytes):
+        if charset and isinstance(charset, bytes) and isinstance(source, bytes):
             known = {*self._conversions, (source.lower(), source.lower())}
             if (source.lower(), charset.lower()) not in known:
                 shown = source.decode("latin-1"), charset.decode("latin-1")
@@ -120,6 +120,7 @@ class CharsetFamily(BaseFamily):
             override=scope.get("override_charset", False),
             conversions=self._conversions,
         )
+        location.charset_filter = True
         location.add_header_filter("charset", rules.header)
 
 
@@ -143,9 +144,11 @@ class Rules:
         if outer is not None:
             self._inner(request, named)
             return
-        if not of_type(request, self.types) or (named is not None and not self.override):
-            return
-        charset = evaluate(self.charset, request)
+        charset = request.charset  # of an upstream that has its say
+        if not charset:
+            if not of_type(request, self.types) or (named is not None and not self.override):
+                return
+            charset = evaluate(self.charset, request)
         if not charset:
             return
         source = named.group(1) if named else b"" if self.source is None else evaluate(self.source, request)
@@ -170,8 +173,7 @@ class Rules:
         if found is None:
             return
         if found.characters is not None or any(len(text) > 1 for text in found.bytewise):
-            request.content_length = None
-        request.allow_ranges = None
+            request.content_length = request.allow_ranges = None
         request.body_filters = (*request.body_filters, Converting(found).body)
 
 

@@ -27,7 +27,7 @@ _COMMON = frozenset(
     "memcached_" + name
     for name in (
         "bind", "buffer_size", "connect_timeout", "next_upstream", "next_upstream_timeout", "next_upstream_tries",
-        "read_timeout", "send_timeout", "socket_keepalive",
+        "read_timeout", "send_timeout", "socket_keepalive", "force_ranges",
     )
 )  # fmt: skip
 

@@ -170,10 +170,12 @@ class PassFamily(BaseFamily):
             next_timeout=get("next_upstream_timeout", 0.0),
             next_tries=get("next_upstream_tries", 0),
             hidden=frozenset(hidden),
+            own_server=bool({b"server", b"date"} & HIDDEN[prefix] - hidden),
             ignored=get("ignore_headers", frozenset()),
             bind=get("bind", None),
             keepalive_socket=get("socket_keepalive", False),
             store=get("store", None),
+            force_ranges=get("force_ranges", False),
             store_access=get("store_access", 0o600),
         )
 
@@ -193,11 +195,12 @@ SIMPLE: Final[dict[str, Callable[[Directive], Any]]] = {
     "pass_request_headers": flag_of,
     "pass_request_body": flag_of,
     "socket_keepalive": flag_of,
+    "force_ranges": flag_of,
 }
 
 _FLAGS: Final = (
     "buffering", "ignore_client_abort", "intercept_errors", "pass_request_headers", "pass_request_body",
-    "request_buffering", "socket_keepalive",
+    "request_buffering", "socket_keepalive", "force_ranges",
 )  # fmt: skip
 
 

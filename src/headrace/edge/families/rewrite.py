@@ -131,7 +131,8 @@ def _set(scope: Scope, directive: Directive) -> Op:
 
 def _break(_scope: Scope, _directive: Directive) -> Op:
     def stop(request: Request) -> int:
-        request.uri_changed = False
+        if request.uri_changed:
+            request.uri_changed, request.uri_replaced = False, True
         return STOP
 
     return stop
@@ -147,7 +148,7 @@ def _return(scope: Scope, directive: Directive) -> Op:
     else:
         status = int(first)
     value = compile_value(text or "", scope.build.variables, directive.place)
-    op = _redirect(status, value) if status in REDIRECTS and text else _answer(status, value, text)
+    op = _redirect(status, value) if status in REDIRECTS else _answer(status, value, text)
     op.ends = True  # type: ignore[attr-defined]
     return op
 

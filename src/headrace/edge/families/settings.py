@@ -12,7 +12,6 @@ from headrace.edge import names
 from headrace.edge.families.common import (
     HSL,
     HSLI,
-    MANY,
     BaseFamily,
     flag,
     flag_of,
@@ -70,7 +69,6 @@ INERT: dict[str, tuple[tuple[str, ...], int, int]] = {
     "connection_pool_size": (HS, 1, 1),
     "directio": (HSL, 1, 1),
     "directio_alignment": (HSL, 1, 1),
-    "keepalive_disable": (HSL, 1, MANY),
     "msie_padding": (HSL, 1, 1),
     "open_file_cache": (HSL, 1, 2),
     "open_file_cache_errors": (HSL, 1, 1),

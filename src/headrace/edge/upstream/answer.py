@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.edge import names
 from headrace.edge.log import ERR
+from headrace.edge.ranges import http_time, offer_ranges
 from headrace.edge.upstream.rewrites import rewrite_cookie, rewrite_location, rewrite_refresh
 from headrace.edge.uri import normalise
 from headrace.errors import HttpError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.edge.request import Request
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.settings import Settings
+    from headrace.edge.upstream.visit import Visit
 
 KEPT: Final = 128
 HOP: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"content-type"))
@@ -78,8 +80,13 @@ def take_head(request: Request, head: ResponseHead, settings: Settings, orders: 
     content_type = head.fields.get(b"content-type") if b"\ncontent-type:" in head.fields.low else None
     if content_type is None:
         content_type = request.content_type
-    request.content_type = with_charset(content_type or b"", orders.charset)
+    charset = orders.charset
+    if charset and request.location.charset_filter and charset.lower() != b"off":
+        request.charset, charset = charset, None
+    request.content_type = with_charset(content_type or b"", charset)
     request.content_length = length
+    if settings.own_server:
+        request.no_server = b"server" not in settings.hidden and b"\nserver:" not in head.fields.low
     known = settings.known.get(head)
     if known is not None:
         request.headers_out.fields.extend(known)
@@ -96,6 +103,8 @@ def _take_fields(request: Request, head: ResponseHead, settings: Settings) -> bo
     """Take the fields over; True when any request would get the same."""
     hidden = settings.hidden
     out = request.headers_out
+    if settings.own_server and b"date" not in hidden and b"\ndate:" not in head.fields.low:
+        out.add(b"Date", b"")
     redirects = bool(settings.redirects)
     cookies = bool(settings.cookie_domains or settings.cookie_paths or settings.cookie_flags)
     plain = True
@@ -121,7 +130,54 @@ def _take_fields(request: Request, head: ResponseHead, settings: Settings) -> bo
     return plain
 
 
-def pass_trailers(request: Request, reader: Reader) -> None:
+def answered_here(visit: Visit, orders: Orders) -> int | None:
+    """What stands for the upstream's answer, where the gateway answers in its place; else None."""
+    request, settings, head = visit.request, visit.settings, visit.head
+    if orders.redirect is not None:
+        visit.done()
+        return follow(request, head, settings, orders.redirect)
+    if settings.intercept_errors and head.status >= 300 and head.status in request.location.error_pages:
+        if head.status == 401:
+            for value in head.header_all(b"www-authenticate"):
+                request.headers_out.add(b"WWW-Authenticate", value)
+        if visit.cacher is not None:
+            visit.cacher.keep_error(head)
+        visit.done()
+        return head.status
+    if settings.intercept_404 and head.status == 404:
+        visit.done()
+        request.content_type = None
+        return 404
+    return None
+
+
+def take_answer(visit: Visit, orders: Orders) -> bool:
+    """Make what the upstream answers that of the request; False: the answer is 416."""
+    request, settings, head, reader = visit.request, visit.settings, visit.head, visit.reader
+    take_head(request, head, settings, orders, reader.length)
+    if settings.pass_trailers:
+        _pass_trailers(request, reader)
+    if not settings.force_ranges and (visit.cacher is None or not visit.cacher.store):
+        return True
+    request.whole_body = True
+    return upstream_ranges(request, head, reader.length, force=settings.force_ranges)
+
+
+def upstream_ranges(request: Request, head: ResponseHead, size: int | None, *, force: bool) -> bool:
+    """Let parts of an upstream's answer be had; False: the answer is 416. force: also if it does not offer them."""
+    if request.parent is not None or request.status != 200 or size is None:
+        return True
+    offered = force or (head.header(b"accept-ranges") or b"").lower() == b"bytes"
+    if not offered:
+        return True
+    request.headers_out.remove(b"Accept-Ranges")
+    modified = request.last_modified
+    if modified is None:
+        modified = http_time(head.header(b"last-modified") or b"")
+    return offer_ranges(request, size, -1 if modified is None else int(modified), head.header(b"etag"))
+
+
+def _pass_trailers(request: Request, reader: Reader) -> None:
     """Let the trailers of the upstream follow the body, where the client understands them."""
     if request.parent is not None or (reader.done and not reader.trailers):
         return

@@ -150,7 +150,7 @@ class CgiService(PassService):
             ask.file = request.body_file
             ask.body = request.body or b""
         pairs = self.params.pairs(request)
-        if request.upstream.cacher is not None:
+        if request.upstream.cacher is not None and request.upstream.cacher.store:
             pairs = _conditions(request, pairs)
         if self.scheme == "fastcgi":
             flags = 1 if self.options.get("keep_conn") else 0

@@ -53,7 +53,7 @@ class HttpService(PassService):
     def ask(self, request: Request, route: Route, *, stream: bool) -> Ask:
         """See Service."""
         method = request.method if self.method is None else safe_method(self.method, request) or request.method
-        cached = request.upstream.cacher is not None
+        cached = request.upstream.cacher is not None and request.upstream.cacher.store
         if cached and method == b"HEAD" and request.upstream.cacher.settings.convert_head:
             method = b"GET"
         uri = self._uri(request, route)

@@ -76,6 +76,9 @@ class Settings:
     intercept_404: bool = False
     """A 404 is answered here, with error_page or the usual page."""
     pass_trailers: bool = False
+    force_ranges: bool = False
+    own_server: bool = False
+    """..._pass_header lets Server or Date through: where the upstream has none, there is none."""
     pass_headers: bool = True
     pass_body: bool = True
     limit_rate: Value | None = None

@@ -6,6 +6,7 @@ Times are in seconds, with milliseconds in the text.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -128,16 +129,16 @@ def _head_field(name: str) -> Getter:
 
 
 def _cookie(name: str) -> Getter:
-    key = name.encode("latin-1")
+    pattern = re.compile(re.escape(name.encode("latin-1")) + rb" *= *([^;]*)", re.IGNORECASE)
 
     def get(request: Request) -> bytes | None:
         state: State | None = request.upstream
         if state is None or state.head is None:
             return None
         for field in state.head.header_all(b"set-cookie"):
-            found, equals, value = field.partition(b";")[0].partition(b"=")
-            if equals and found.strip().lower() == key:
-                return value.strip()
+            found = pattern.match(field)
+            if found is not None:
+                return found[1]
         return None
 
     return get

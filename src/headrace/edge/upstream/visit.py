@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge import log, phases
 from headrace.edge.body import refuse_broken_body
 from headrace.edge.upstream import link
-from headrace.edge.upstream.answer import follow, orders_of, pass_trailers, take_head
+from headrace.edge.upstream.answer import answered_here, orders_of, take_answer
 from headrace.edge.upstream.body import streams
-from headrace.edge.upstream.cache.cacher import Cacher, open_cache, set_modified
+from headrace.edge.upstream.cache.cacher import Cacher, open_cache
+from headrace.edge.upstream.cache.heads import set_modified
 from headrace.edge.upstream.relay import Relay
 from headrace.edge.upstream.reply import BadReply, Failed
 from headrace.edge.upstream.service import Route, Unroutable
@@ -198,7 +199,7 @@ class Visit:
                 pieces = await self._one(group, peer)
             except Failed as error:
                 if error.message:
-                    self.log(log.ERR, error.message)
+                    self.log(error.level, error.message)
                 self._account(error.status)
                 if not self._leave_for_next(error.kind):
                     return await self._without(error.kind, error.status)
@@ -305,22 +306,12 @@ class Visit:
             self.done()
             return await cacher.revalidated(head)
         orders = orders_of(head, settings)
-        if orders.redirect is not None:
+        code = answered_here(self, orders)
+        if code is not None:
+            return code
+        if not take_answer(self, orders):
             self.done()
-            return follow(request, head, settings, orders.redirect)
-        if settings.intercept_errors and head.status >= 300 and head.status in request.location.error_pages:
-            if head.status == 401:
-                for value in head.header_all(b"www-authenticate"):
-                    request.headers_out.add(b"WWW-Authenticate", value)
-            self.done()
-            return head.status
-        if settings.intercept_404 and head.status == 404:
-            self.done()
-            request.content_type = None
-            return 404
-        take_head(request, head, settings, orders, reader.length)
-        if settings.pass_trailers:
-            pass_trailers(request, reader)
+            return 416
         if head.status == 101:
             if request.header_in(b"upgrade") is None or request.parent is not None:
                 self.log(log.ERR, f"upstream sent unexpected status 101 while {HEADER}")

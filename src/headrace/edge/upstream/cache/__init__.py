@@ -1,6 +1,7 @@
 """Answers of upstreams kept on disk: proxy_cache and its kind.
 
 - fresh.py: how long an answer may be kept, from its head and the configuration. No I/O.
+- heads.py: heads as they are stored and compared. No I/O.
 - entry.py: one file: what is known of the answer, its head, its body; written aside and renamed, so that it is whole.
 - zone.py: the files of one proxy_cache_path, what is used least, who is asking for what.
 - cacher.py: the part of a visit that looks into the cache, and what becomes of an answer.

@@ -7,19 +7,19 @@ an upstream that fails while an old answer is there -> STALE; one that is being 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.core.http1.parse import parse_response_head
 from headrace.edge import log, phases
-from headrace.edge.ranges import http_time, part_head, requested_ranges, tag_matches
 from headrace.edge.subrequest import Subrequest
-from headrace.edge.upstream.answer import Orders, take_head
+from headrace.edge.upstream.answer import orders_of, take_head, upstream_ranges
 from headrace.edge.upstream.cache.entry import Entry, EntryWriter, rewrite_entry
 from headrace.edge.upstream.cache.fresh import Lifetime, lifetime_of
+from headrace.edge.upstream.cache.heads import kept_head, merged_head, set_modified, variant_of
 from headrace.edge.upstream.service import Unroutable
 from headrace.edge.values import Value, evaluate
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.edge.upstream.visit import Visit
 
 PIECE: Final = 65536
+_FROM: Final = re.compile(rb"bytes=[ ]*([0-9]*)[ ]*-", re.IGNORECASE)
 _background: Final[set[asyncio.Task[None]]] = set()
 
 
@@ -51,6 +52,8 @@ class CacheSettings:
     revalidate: bool = False
     background: bool = False
     convert_head: bool = True
+    max_offset: int | None = None
+    """Where a range may begin; one that begins later goes to the upstream, and is not kept."""
     name: Value | None = None
     """The name of the zone, where it comes from variables; `zones` has them all."""
     zones: dict[str, Zone] = field(default_factory=dict)
@@ -120,6 +123,9 @@ class Cacher:
             if entry is not None:
                 return await self._expired(entry)
             state.cache_status = b"MISS"
+            if self._too_far():
+                self.store = False
+                return None
             if self.zone.used(self.main) < settings.min_uses:
                 self.store = False
                 return None
@@ -135,6 +141,14 @@ class Cacher:
             seconds = min(settings.lock_timeout, settings.lock_age)
             await asyncio.wait((other,), timeout=seconds)
             waited = not other.done()
+
+    def _too_far(self) -> bool:
+        """A range is asked for that begins behind ..._cache_max_range_offset."""
+        most, text = self.settings.max_offset, self.visit.request.header_in(b"range")
+        if most is None or text is None:
+            return False
+        match = _FROM.match(text)
+        return not most or (match is not None and (not match[1] or int(match[1]) >= most))
 
     def _find(self) -> None:
         request = self.visit.request
@@ -157,22 +171,36 @@ class Cacher:
             return await self.serve(b"UPDATING")
         zone.updating.add(self.digest)
         self.updates = True
-        if stale and settings.background and self.visit.request.parent is None:
+        if stale and settings.background:
             self.updates = False
-            self._update_behind()
-            return await self.serve(b"STALE")
+            update = self._update_behind()
+            code = await self.serve(b"STALE")
+            await self._hold(update)
+            return code
         state.cache_status = b"EXPIRED"
         return None
 
-    def _update_behind(self) -> None:
+    async def _hold(self, update: asyncio.Task[None]) -> None:
+        """A client that takes the end of the connection for the end of the request finds the new answer after it."""
+        request = self.visit.request
+        exchange = request.exchange
+        if request.parent is None and exchange.head.version < 20 and not exchange.keep_alive and not request.chunked:
+            exchange.on_abort = None
+            exchange.abort_on_eof = False
+            await request.flush()
+            await asyncio.wait((update,))
+
+    def _update_behind(self) -> asyncio.Task[None]:
         """Ask the upstream in a request of its own, whose answer goes to the cache only."""
         parent = self.visit.request
         request = Subrequest(parent, parent.uri, parent.args, method=parent.method, bare=True)
         request.location = parent.location
         request.copy_vars(parent)
+        request.captures = parent.captures
         task = asyncio.get_running_loop().create_task(self._behind(request))
         _background.add(task)
         task.add_done_callback(_background.discard)
+        return task
 
     async def _behind(self, request: Subrequest) -> None:
         from headrace.edge.upstream.visit import Visit  # noqa: PLC0415 - visit uses this module
@@ -208,22 +236,24 @@ class Cacher:
         """The upstream says that the old answer still holds: keep it for as long as it says now."""
         entry = self.entry
         assert entry is not None
-        ignored = self.visit.settings.ignored
-        life = lifetime_of(head, ignored, {**self.settings.valid, 304: self._seconds(entry.head.status)}, time.time())
+        raw = merged_head(entry.head, head)
+        merged = parse_response_head(raw, b"GET")
+        life = lifetime_of(merged, self.visit.settings.ignored, self.settings.valid, time.time())
         if life.valid:
             meta = {**entry.meta, "valid": life.valid}
-            raw = _merged(entry.head, head)
             try:
                 self.zone.added(self.digest, rewrite_entry(entry, meta, raw, self.zone.temp))
             except OSError as error:
                 self._failed(error)
         return await self.serve(b"REVALIDATED")
 
-    def _seconds(self, status: int) -> float:
-        return self.settings.valid.get(status, self.settings.valid.get(0, 0.0))
+    def keep_error(self, head: ResponseHead) -> None:
+        """An answer that error_page replaces: what is kept is that it was an error."""
+        if self.begin(head, error=head.status):
+            self.keep()
 
-    def begin(self, head: ResponseHead) -> bool:
-        """Begin to keep an answer; False when it may not be kept."""
+    def begin(self, head: ResponseHead, *, error: int = 0) -> bool:
+        """Begin to keep an answer; False when it may not be kept. error: the status that is to be made of it."""
         visit, settings = self.visit, self.settings
         if not self.store or is_set(settings.no_cache, visit.request):
             return False
@@ -246,11 +276,12 @@ class Cacher:
             "if_error": life.if_error,
             "vary": shown,
             "variant": variant,
+            "error": error,
         }
         try:
-            self.writer = EntryWriter(self.zone.temp, meta, _kept(head))
-        except OSError as error:
-            self._failed(error)
+            self.writer = EntryWriter(self.zone.temp, meta, kept_head(head))
+        except OSError as failure:
+            self._failed(failure)
             return False
         return True
 
@@ -306,31 +337,25 @@ class Cacher:
         visit.state.head = entry.head
         if visit.behind:
             return phases.DONE
-        take_head(request, entry.head, visit.settings, Orders(), entry.size)
+        if entry.meta.get("error"):
+            return int(entry.meta["error"])
+        take_head(request, entry.head, visit.settings, orders_of(entry.head, visit.settings), entry.size)
         set_modified(request, entry.head)
         size = entry.size
-        pieces = None
-        if request.status == 200 and (entry.head.header(b"accept-ranges") or b"").lower() == b"bytes":
-            request.headers_out.remove(b"Accept-Ranges")
-            tag = entry.head.header(b"etag")
-            pieces = requested_ranges(request, size, int(request.last_modified or -1), tag)
-            request.allow_ranges = (size, pieces if pieces is None or pieces else [])
-            if pieces is not None and not pieces:
-                request.content_length, request.range_refused = None, True
-                return 416
+        if not upstream_ranges(request, entry.head, size, force=visit.settings.force_ranges):
+            return 416
         request.send_header()
         if request.header_only:
             return phases.OK
-        if request.status != 206:
-            pieces = None
+        parts = request.parts
         fd = entry.take_fd()
         request.on_cleanup(lambda: os.close(fd))
-        for start, end in pieces if pieces is not None else [(0, size)]:
-            if request.boundary:
-                request.output(part_head(request, request.boundary, start, end))
+        for head, start, end in parts or ((b"", 0, size),):
+            if head:
+                request.output(head)
             await self._send(fd, entry.body + start, entry.body + end)
-        if request.boundary:
-            request.output(b"\r\n--%b--\r\n" % request.boundary)
+        if parts is not None and parts.tail:
+            request.output(parts.tail)
         return phases.OK
 
     async def _send(self, fd: int, at: int, end: int) -> None:
@@ -346,44 +371,3 @@ class Cacher:
             request.output(data)
             if at < end:
                 await request.flush()
-
-
-def set_modified(request: Request, head: ResponseHead) -> None:
-    """Let conditions of the client count: the gateway answers them for what it keeps."""
-    text = head.header(b"last-modified")
-    at = http_time(text) if text is not None else None
-    if at is not None and head.status == 200:
-        request.last_modified = at
-        request.headers_out.remove(b"Last-Modified")
-        return
-    wanted = request.header_in(b"if-none-match") if head.status == 200 else None
-    if wanted is not None and request.header_in(b"if-modified-since") is None:
-        tag = head.header(b"etag")
-        if tag is not None and tag_matches(wanted, tag, weak=True):
-            request.status, request.content_length, request.reason = 304, None, b""
-
-
-def variant_of(request: Request, vary: str) -> str:
-    """What distinguishes the request for an answer that varies by these fields."""
-    parts = []
-    for name in sorted({word.strip().lower() for word in vary.split(",")}):
-        value = request.header_in(name.encode("latin-1")) or b""
-        parts.append(name.encode() + b":" + b",".join(word.strip() for word in value.split(b",") if word.strip()))
-    return hashlib.md5(b"\n".join(parts), usedforsecurity=False).hexdigest()
-
-
-def _kept(head: ResponseHead) -> bytes:
-    """The head as it is stored: framing belongs to the connection that it came on."""
-    lines = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
-    skip = (b"transfer-encoding", b"connection", b"keep-alive", b"content-length")
-    lines += [b"%b: %b\r\n" % field for field in head.headers() if field[0].lower() not in skip]
-    return b"".join((*lines, b"\r\n"))
-
-
-def _merged(old: ResponseHead, new: ResponseHead) -> bytes:
-    """The stored head with the fields that a 304 renews (RFC 9111 3.2)."""
-    renewed = {name.lower() for name, _ in new.headers()} & {b"date", b"expires", b"cache-control", b"etag", b"vary"}
-    fields = [field for field in old.headers() if field[0].lower() not in renewed]
-    fields += [field for field in new.headers() if field[0].lower() in renewed]
-    text = b"".join(b"%b: %b\r\n" % field for field in fields)
-    return _kept(parse_response_head(b"HTTP/1.1 %d %b\r\n%b\r\n" % (old.status, old.reason, text), b"GET"))

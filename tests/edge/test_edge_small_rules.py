@@ -1,0 +1,55 @@
+"""Small rules of nginx's core, judged by nginx with the same configuration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "upstream"))
+from upstream_rig import nginx, ours  # noqa: F401 - fixtures
+
+MSIE = "User-Agent: Mozilla/4.0 (compatible; MSIE 5.5)"
+TABLE = [
+    ("location / { return 301; }", "/", ()),
+    ("location / { return 302; error_page 302 text; }", "/", ()),
+    ("location / { return 303 ''; }", "/", ()),
+    ("location / { return 307 $arg_x; }", "/", ()),
+    ("msie_refresh on; location / { return 301 'a b\"'; }", "/", (MSIE,)),
+    ("msie_refresh on; location / { return 301 'a'; }", "/", ()),
+    ("msie_refresh on; location / { return 303 'a'; }", "/", (MSIE,)),
+    ("location / { return 301 'a'; }", "/", (MSIE,)),
+    ("location / { set $http_a b; return 200 $http_a; } location /n { return 200 '$http_a'; }", "/n", ("A: c",)),
+    ("location / { set $http_a b; return 200 $http_a; } location /n { return 200 '$http_a'; }", "/", ("A: c",)),
+]
+
+
+@pytest.mark.parametrize(("server", "target", "fields"), TABLE)
+async def test_it_is_as_in_nginx(ours, nginx, server, target, fields):  # noqa: F811
+    answers = []
+    for side in (ours, nginx):
+        await side.start(server)
+        answer = await side.get(target, *fields)
+        page = answer.body.replace(b"1.26.3", b"1.22.1")
+        answers.append((answer.line, answer.headers.get("location"), answer.headers.get("content-type"), page))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "agent", "method", "kept"),
+    [
+        ("msie6", "Mozilla/4.0 (compatible; MSIE 6.0)", "POST", False),
+        ("msie6", "Mozilla/4.0 (compatible; MSIE 6.0; SV1)", "POST", True),
+        ("msie6", "Mozilla/4.0 (compatible; MSIE 5.0)", "GET", True),
+        ("safari", "Mozilla/5.0 (Macintosh; Intel Mac OS X) Safari/600", "GET", False),
+        ("none", "Mozilla/5.0 (Macintosh; Intel Mac OS X) Safari/600", "GET", True),
+    ],
+)
+async def test_keepalive_disable(ours, word, agent, method, kept):  # noqa: F811
+    await ours.start(f"keepalive_disable {word}; location / {{ return 200 a; }}")
+    reader, writer = await ours.connect()
+    writer.write(f"{method} / HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\nContent-Length: 0\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert (b"Connection: keep-alive" in head) is kept
+    writer.close()
