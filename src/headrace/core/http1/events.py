@@ -116,12 +116,14 @@ class RequestHead(_Head):
     method, target: as sent. For the absolute form (RFC 9112 3.2.2) target is the part from the path on.
     version: 9, 10 or 11. HTTP/1.2 and later minor versions count as 11; 9 is `GET /path` without a version.
     host: the host wanted, with its port when one was sent: from the absolute form, else from the Host
-    field; b"" when an HTTP/1.0 client names none.
+    field; b"" when an HTTP/1.0 client names none. shape: `raw`, or what is the same in heads that differ in nothing
+    but the size of the body (see shapes.py).
     """
 
-    __slots__ = ("host", "method", "target", "version")
+    __slots__ = ("host", "method", "shape", "target", "version")
 
     fields: RequestFields
+    shape: bytes
     method: bytes
     target: bytes
     version: int
@@ -152,7 +154,7 @@ class RequestHead(_Head):
         """A stand-in for a head that could not be parsed: raw bytes only, so that logs can show them."""
         head = cls.__new__(cls)
         words = raw.partition(b"\n")[0].split()
-        head.raw = raw
+        head.raw = head.shape = raw
         head.length = len(raw)
         head.fields = fields = RequestFields(b"\r\n")
         fields.host = head.host = b""

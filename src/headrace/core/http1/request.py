@@ -2,10 +2,11 @@
 
 A whole head in one buffer takes one regular expression for the request line and one for the field
 lines; the fields that decide framing are then looked up in a lower-cased copy. Clients repeat themselves,
-so two small bounded tables find, by their bytes, whole heads that were seen before and field lines that
-were seen before (the same client, another target). Everything else (a head in pieces, a line that is dropped or
-refused, a head larger than one buffer, HTTP/0.9, the absolute form) is walked line by line by `HeadScan`,
-which also knows the exact fault. All ways end in the same checks.
+so small bounded tables find, by their bytes, whole heads that were seen before, field lines that were seen
+before (the same client, another target), and heads that differ in their Content-Length only (shapes.py).
+Everything else (a head in pieces, a line that is dropped or refused, a head larger than one buffer, HTTP/0.9,
+the absolute form) is walked line by line by `HeadScan`, which also knows the exact fault. All ways end in the
+same checks.
 
 Rules: RFC 9112, with nginx's leniency where two readers cannot differ (bare LF as a line end, empty lines
 before the request, invalid field names dropped: ignore_invalid_headers, underscores_in_headers), and
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 
 from headrace.core.http1.events import RequestFields, RequestHead
+from headrace.core.http1.shapes import Shapes
 from headrace.errors import HttpError
 
 _TARGET = rb"[^\x00-\x20\x7f]"
@@ -36,6 +38,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
+_P = ord("P")  # POST, PUT, PATCH, ...: methods with a body
 _SEEN_LIMIT = 128  # heads, and blocks of field lines per version, that are remembered
 _SEEN_BYTES = 1536  # none longer than this: together they stay below a megabyte
 
@@ -60,6 +63,7 @@ class HeadRules:
         "recent",
         "seen",
         "seen_10",
+        "shapes",
         "size",
     )
 
@@ -78,7 +82,8 @@ class HeadRules:
         self.block = re.compile(rb"(?:" + line + rb")*+\r?\n")
         self.line = re.compile(rb"([A-Z_-]+) +(/" + _TARGET + rb"*+) +HTTP/1\.([01]) *\r?\n")
         self.heads: dict[bytes, RequestHead] = {}
-        self.recent: RequestHead | None = None  # the one of `heads` that came last
+        self.recent: RequestHead | None = None  # the last one that was found by its bytes
+        self.shapes = Shapes()
         self.seen: dict[bytes, RequestFields] = {}
         self.seen_10: dict[bytes, RequestFields] = {}
         self.first_buffer = header_buffer
@@ -249,6 +254,9 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     if scan is None and (end := data.find(b"\r\n\r\n", at, at + rules.quick) + 4) > 4:
         raw = data[at:end]
         head = rules.heads.get(raw)
+        posted = raw[0] == _P
+        if head is None and posted and (head := rules.shapes.find(raw)) is not None and len(rules.heads) < _SEEN_LIMIT:
+            rules.heads[raw] = head
         if head is not None:
             rules.recent = head
             return head
@@ -264,13 +272,15 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
                 head.version = 11 if minor == b"1" else 10
                 head.fields = fields
                 head.host = fields.host
-                head.raw = raw
+                head.raw = head.shape = raw
                 head.length = len(raw)
                 _check(head)
                 if head.length <= _SEEN_BYTES:
                     if len(rules.heads) >= _SEEN_LIMIT:
                         rules.heads.clear()
                     rules.heads[raw] = rules.recent = head
+                    if posted:
+                        rules.shapes.add(head)
                 return head
     if scan is None:
         scan = HeadScan(at, rules)
@@ -282,7 +292,7 @@ def parse_request_head(data: bytes, at: int, rules: HeadRules, scan: HeadScan | 
     head.method, head.target, head.version, host = scan.parts
     head.fields = read_fields(b"".join(scan.kept) + b"\r\n", head.version)
     head.host = head.fields.host if host is None else host
-    head.raw = data[scan.start : end]
+    head.raw = head.shape = data[scan.start : end]
     head.length = end - at
     _check(head)
     return head

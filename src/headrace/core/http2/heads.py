@@ -133,7 +133,7 @@ def _head_of(pseudo: dict[bytes, bytes], lines: list[bytes], hosts: list[bytes])
     head.fields = read_fields(block, 11)
     head.fields.expect_continue = False
     head.host = head.fields.host
-    head.raw = b"%b %b HTTP/2.0\r\n%b" % (method, target, block)
+    head.raw = head.shape = b"%b %b HTTP/2.0\r\n%b" % (method, target, block)
     head.length = len(head.raw)
     check_target(target)
     if method in (b"CONNECT", b"TRACE"):

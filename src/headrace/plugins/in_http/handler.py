@@ -85,7 +85,7 @@ class RequestHandler:
     def prompt(self, conn: HttpConnection, head: RequestHead, body: bytes, keep_alive: bool) -> bytes | None:
         """Answer now when the buffers take the events of the body at once."""
         try:
-            plan = self._plans.get(head.raw) or self._planner.plan(head)
+            plan = self._plans.get(head.shape) or self._planner.plan(head)
             if plan.final:
                 return None
             if self.room.used:
@@ -107,7 +107,7 @@ class RequestHandler:
         if isinstance(begun, Exception):
             raise begun
         head = exchange.head
-        plan = self._plans.get(head.raw) or self._planner.plan(head)
+        plan = self._plans.get(head.shape) or self._planner.plan(head)
         if begun is not None:
             return self._when_taken(exchange, plan, begun)
         if not plan.final:

@@ -1,6 +1,6 @@
 """What a request's head means, worked out once.
 
-Clients on kept connections send the same head again and again, so plans are kept by the head's bytes
+Clients on kept connections send the same head again and again, so plans are kept by the head's shape
 (short heads only, and a bounded number of them): a request whose head is known costs one lookup.
 """
 
@@ -102,13 +102,17 @@ class Planner:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.kept: dict[bytes, Plan] = {}
-        """Plans by the bytes of their head."""
+        """Plans by the shape of their head (its bytes but for the size of the body)."""
         self._named: dict[bytes, Plan] = {}
         """Those of requests that name their chunk, by the head without the name."""
 
     def plan(self, head: RequestHead) -> Plan:
-        """Work out the plan of a head that is not in `kept`. Raises HttpError 400 for a tag that is not UTF-8."""
-        raw = head.raw
+        """Find or work out the plan of a head. Raises HttpError 400 for a tag that is not UTF-8."""
+        # With all header fields in the records the size of the body is one of them.
+        raw = head.raw if self._options.add_http_headers else head.shape
+        if (known := self.kept.get(raw)) is not None:
+            return known
+        found = 0
         named = self._options.deduplicates and _CHUNK_NAME.fullmatch(head.header(CHUNK) or b"") is not None
         if named:
             # Every chunk has another name: heads are kept without it.
@@ -117,7 +121,7 @@ class Planner:
             if known is not None:
                 return known
         plan = self._make(head, named=named)
-        if len(raw) <= KEPT_SIZE and not (named and raw == head.raw):
+        if len(raw) <= KEPT_SIZE and (found or not named):
             kept = self._named if named else self.kept
             if len(kept) >= KEPT_HEADS:
                 kept.clear()
