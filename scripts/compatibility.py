@@ -7,6 +7,7 @@ A test compares the file with what this makes (tests/scripts/test_compatibility.
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,9 @@ from headrace.plugins import registry
 from headrace.plugins import unbuilt as unbuilt_plugins
 from headrace.topology.gateway import families
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION
+
+sys.path.insert(0, str(Path(__file__).parent))
+import suites  # noqa: E402 - it stands beside this file
 
 TARGET = Path(__file__).parents[1] / "docs" / "compatibility.md"
 
@@ -45,6 +49,7 @@ def document() -> Iterator[str]:
     yield from _lua()
     yield from _stream_lua()
     yield from _plugins()
+    yield from suites.document()
 
 
 def _directives() -> Iterator[str]:
