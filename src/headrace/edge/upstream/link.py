@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.core.connect import dial
 from headrace.core.pool import Pool
+from headrace.edge.log import ERR
 from headrace.edge.upstream.reply import Failed
 from headrace.edge.upstream.settings import ERROR, TIMEOUT
 from headrace.edge.upstream.steer import Keep, Steered
@@ -38,8 +39,9 @@ Key = tuple[bytes, "Peering | None", str, str]
 class Unreachable(Exception):
     """No connection. message: the beginning of nginx's line; timeout: it took too long; stage: what was being done."""
 
-    def __init__(self, message: str, *, timeout: bool, stage: str) -> None:
+    def __init__(self, message: str, *, timeout: bool, stage: str, level: int = ERR) -> None:
         super().__init__(message)
+        self.level = level
         self.message = message
         self.timeout = timeout
         self.stage = stage
