@@ -55,7 +55,7 @@ CODE = """
     ngx.say(ssl.parse_pem_cert("nothing"))
     ngx.say(ssl.parse_pem_priv_key(pem))
     ngx.say(ssl.parse_der_cert("nothing"))
-    ngx.say(pcall(ssl.set_cert, cert))
+    ngx.say(ssl.set_cert(cert))
     ngx.say(ngx.socket.tcp():setclientcert(cert, key))
 """
 
@@ -74,6 +74,6 @@ async def test_client_certificates(gateway, strict):
         "nilPEM_read_bio_X509_AUX() failed",
         "nilPEM_read_bio_PrivateKey() failed",
         "nild2i_X509_bio() failed",
-        "falseAPI disabled in the current context",
+        "nilbad ssl conn",
         "nilclosed",
     ]

@@ -29,7 +29,7 @@ async def test_them(gateway):
         "1,2,3%0A 4",
         "true",
         'nildirective "lua_capture_error_log" is not set',
-        "falsebad argument #1 to 'raw_log' (out of range)",
+        "falsebad log level",
     ]
     assert answer.headers["x-out"] == "a"
     log = gateway.log()

@@ -95,7 +95,8 @@ class Accepted:
         except BaseException:
             encrypted.abort()
             raise
-        tls.end(encrypted)
+        finally:
+            tls.end(encrypted)
         return encrypted
 
     async def _read_header(self, stream: Stream, timeout: float) -> None:  # noqa: ASYNC109 - on the wheel

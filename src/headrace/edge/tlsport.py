@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class Handshake:
     """One handshake. server: the one chosen so far. engine: its session, which scripts may change.
 
+    handle: the number by which scripts know it, 0 without scripts. note: what logs say about the script that runs.
     owner: the port. header: of the PROXY protocol.
     """
 
@@ -36,6 +37,8 @@ class Handshake:
     captures: Sequence[bytes | None] = ()
     client: tuple[bytes, bytes | None] | None = None
     upstream = None
+    handle = 0
+    note = b""
 
     def __init__(self, owner: Any, server: Any, stream: TlsStream, engine: Connection) -> None:
         self.info = owner
@@ -46,6 +49,7 @@ class Handshake:
         self.serial = next_serial()
         self.proxied: ProxyHeader | None = None
         self._vars: dict[bytes, bytes] = {}
+        self._cleanups: list[Callable[[], object]] = []
 
     @property
     def peer(self) -> Any:
@@ -68,8 +72,15 @@ class Handshake:
         """Store the value of a variable."""
         self._vars[name] = value
 
-    def on_cleanup(self, _callback: Callable[[], None]) -> None:
-        """Nothing is held by a handshake."""
+    def on_cleanup(self, callback: Callable[[], object]) -> None:
+        """Call back when the handshake has ended, in whatever way."""
+        self._cleanups.append(callback)
+
+    def end(self) -> None:
+        """The handshake has ended."""
+        callbacks, self._cleanups = self._cleanups, []
+        for callback in callbacks:
+            callback()
 
     def log_error(self, level: int, message: bytes) -> None:
         """A line of the error log, with what nginx writes behind it."""
@@ -134,8 +145,10 @@ class PortTls:
 
     @staticmethod
     def end(stream: TlsStream) -> None:
-        """A handshake has ended well: nothing asks for it any more (with early data it goes on for a while)."""
+        """A handshake has ended: nothing asks for it any more (with early data it goes on for a while)."""
         engine: Any = stream.engine
+        if engine.data is not None:
+            engine.data.end()
         if not engine.early:
             engine.data = None
 

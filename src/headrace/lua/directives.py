@@ -29,8 +29,9 @@ from headrace.errors import ConfError
 from headrace.lua.api.errlog import LEAST as CAPTURE_LEAST
 from headrace.lua.balancer import balanced
 from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
+from headrace.lua.handshakes import Handshakes
 from headrace.lua.runtime import Chunk, Runtime, Settings
-from headrace.lua.specs import INERT, SPECS
+from headrace.lua.specs import HANDSHAKE, INERT, SPECS
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
@@ -204,6 +205,8 @@ class LuaFamily(BaseFamily):
         )
         content = scope.get("content_by_lua") if scope.kind == "if" else scope.own("content_by_lua")
         server = scope.get("server_rewrite_by_lua") if scope.kind == "server" else None
+        if scope.kind == "server":
+            self._shake(scope)
         if not (rewrite or access or log or content or header or body or server):
             return
         self._build(scope)
@@ -228,6 +231,17 @@ class LuaFamily(BaseFamily):
             location.add_body_filter("script", handlers.body_filter(self._source(scope, location, body)))
         if log:
             location.add_log(handlers.log(self._source(scope, location, log)))
+
+    def _shake(self, scope: Scope) -> None:
+        """What the server's handshakes run: edge.families.tls.server_tls takes it."""
+        found = {phase: scope.get(f"{phase}_by_lua") for phase in HANDSHAKE}
+        steps: dict[str, Any] = {}
+        for phase, directive in found.items():
+            if directive is not None:
+                source = self._source(scope, None, directive)
+                steps[phase] = Handshakes(source.runtime).made(phase, source)
+        if steps:
+            scope.settings["tls_steps"] = steps
 
     def _source(self, scope: Scope, location: Location | None, directive: Directive) -> Source:
         runtime = self._build(scope)

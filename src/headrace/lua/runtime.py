@@ -32,8 +32,10 @@ from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.api.balancer import BalancerApi
 from headrace.lua.api.errlog import ErrlogApi
+from headrace.lua.api.pem import PemApi
 from headrace.lua.api.pipes import PipesApi
 from headrace.lua.api.process import ProcessApi
+from headrace.lua.api.ssl import SslApi
 from headrace.lua.api.threads import ThreadsApi
 from headrace.lua.api.tls import TlsApi
 from headrace.lua.api.variables import VariablesApi
@@ -59,6 +61,10 @@ HEADER_FILTER: Final = 10
 BODY_FILTER: Final = 11
 SERVER_REWRITE: Final = 12
 BALANCER: Final = 13
+SSL_CERT: Final = 14
+SSL_CLIENT_HELLO: Final = 15
+SSL_SESSION_FETCH: Final = 16
+SSL_SESSION_STORE: Final = 17
 KEEP: Final = 32
 HEAD: Final = 64
 SENT: Final = 128
@@ -130,6 +136,8 @@ class Runtime:
         )
         self.balancer = BalancerApi(requests)
         self.pipes = PipesApi(self.process)
+        self.ssl = SslApi(requests)
+        self.process.handshakes = self.ssl.handshakes
         self.errlog = ErrlogApi(settings.capture_error_log)
         self.side: Side = side(requests, tls)
         host: dict[str, Callable[..., Any]] = {}
@@ -141,7 +149,7 @@ class Runtime:
             self.balancer,
             self.threads,
         )
-        for part in (*parts, self.pipes, self.errlog, *self.side.parts):
+        for part in (*parts, self.pipes, self.errlog, self.ssl, PemApi(), *self.side.parts):
             host.update(part.functions())
         values = {
             "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",

@@ -27,7 +27,14 @@ PHASES: Final = {
     "body_filter": HSLI,
     "log": HSLI,
     "balancer": ("upstream",),
+    "ssl_client_hello": ("http", "server"),
+    "ssl_certificate": ("http", "server"),
+    "ssl_session_fetch": HTTP,
+    "ssl_session_store": HTTP,
 }
+HANDSHAKE: Final = ("ssl_client_hello", "ssl_certificate", "ssl_session_fetch", "ssl_session_store")
+"""The phases of a TLS handshake."""
+_BLOCK_OR_FILE: Final = frozenset(("exit_worker", "server_rewrite", "balancer", *HANDSHAKE))
 
 
 INERT: Final = {
@@ -47,7 +54,7 @@ def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
         Spec(f"{phase}_by_lua_block", frozenset(contexts), 0, 0, "lua"),
         spec(f"{phase}_by_lua_file", contexts, 1),
     ]
-    if phase not in {"exit_worker", "server_rewrite", "balancer"}:
+    if phase not in _BLOCK_OR_FILE:
         made.append(spec(f"{phase}_by_lua", contexts, 1))
     return made
 

@@ -34,6 +34,7 @@ PRELUDE: Final = (
     "cosocket",
     "receive",
     "connect",
+    "tlsphase",
     "ssl",
     "until",
     "udp",

@@ -150,7 +150,10 @@ def server_tls(scope: Scope, kind: str = "http", alpn: tuple[str, ...] = ()) -> 
     get = scope.get
     certs, keys = get("ssl_certificate", ()), get("ssl_certificate_key", ())
     made = ServerTls(verify=get("ssl_verify_client", "off"), reject=get("ssl_reject_handshake", False))
+    steps = scope.own("tls_steps", {})
     if not certs and not made.reject:
+        if "ssl_client_hello" in steps or "ssl_certificate" in steps:
+            raise ConfError("no ssl configured for the server", scope.place)
         return made
     if len(keys) < len(certs):
         raise ConfError(f'no "ssl_certificate_key" is defined for certificate "{certs[-1]}"', scope.place)
@@ -193,6 +196,8 @@ def server_tls(scope: Scope, kind: str = "http", alpn: tuple[str, ...] = ()) -> 
         record_size=get("ssl_buffer_size", _RECORD[1]),
     )
     made.context = context_of(scope, settings)
+    made.client_hello, made.certificate = steps.get("ssl_client_hello"), steps.get("ssl_certificate")
+    made.session_fetch, made.session_store = steps.get("ssl_session_fetch"), steps.get("ssl_session_store")
     return made
 
 

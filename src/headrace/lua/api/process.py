@@ -16,6 +16,7 @@ from headrace.edge.families.set_misc import FUNCTIONS
 if TYPE_CHECKING:
     from headrace.edge.log import ErrorLog
     from headrace.edge.request import Request
+    from headrace.edge.tlsport import Handshake
 
 _DOING = {
     "log": b" while logging request",
@@ -40,6 +41,8 @@ class ProcessApi:
 
     def __init__(self, requests: Mapping[int, Request], error_log: ErrorLog) -> None:
         self.requests = requests
+        self.handshakes: Mapping[int, Handshake] = {}
+        """Handshakes in which a script runs, by handle."""
         self.error_log = error_log
         self._built_by = os.getpid()
 
@@ -68,6 +71,9 @@ class ProcessApi:
             elif request.upstream is not None and request.upstream.stage:
                 message += b" while " + request.upstream.stage
             request.log_error(level, message)
+        elif request_id in self.handshakes:
+            handshake = self.handshakes[request_id]
+            handshake.log_error(level, message + handshake.note)
         elif request_id < 0:
             self.error_log.line(level, message + b", context: ngx.timer")
         else:

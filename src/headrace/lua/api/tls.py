@@ -6,10 +6,8 @@ in the kernel.
 
 from __future__ import annotations
 
-import binascii
 import itertools
 import os
-import re
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,29 +28,6 @@ _WRITE: Why = (None, b"write")
 _SESSIONS = 1024
 _CLIENTS = 256
 """Client certificates of scripts, each with a file in memory."""
-_KEY = re.compile(rb"-----BEGIN ((?:RSA |EC )?PRIVATE KEY)-----")
-_KEY_BEGUN = {  # a sequence with the version 0 and an algorithm, 0 and a number, 1 and a text (RFC 5958, 8017, 5915)
-    b"PRIVATE KEY": re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)\x02\x01\x00\x30", re.DOTALL),
-    b"RSA PRIVATE KEY": re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)\x02\x01\x00\x02", re.DOTALL),
-    b"EC PRIVATE KEY": re.compile(rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)\x02\x01\x01\x04", re.DOTALL),
-}
-
-
-def _der_of(text: bytes, kind: bytes) -> bytes | None:
-    found = re.search(b"-----BEGIN %b-----(.*?)-----END %b-----" % (kind, kind), text, re.DOTALL)
-    try:
-        data = binascii.a2b_base64(found[1]) if found is not None else b""
-    except binascii.Error:
-        return None
-    return data if data[:1] == b"\x30" else None
-
-
-def _pem_of(data: bytes, kind: bytes) -> bytes | None:
-    if data[:1] != b"\x30":
-        return None
-    text = binascii.b2a_base64(data, newline=False)
-    lines = b"\n".join(text[at : at + 64] for at in range(0, len(text), 64))
-    return b"-----BEGIN %b-----\n%b\n-----END %b-----\n" % (kind, lines, kind)
 
 
 class _Session:
@@ -98,7 +73,6 @@ class TlsApi:
         """See the package."""
         names = (
             *("tls_open", "tls_handshake", "tls_read", "tls_write", "tls_close", "tls_session"),
-            *("pem_cert", "pem_key", "der_cert", "der_key", "cert_to_der"),
         )
         return {name: getattr(self, name) for name in names}
 
@@ -133,35 +107,6 @@ class TlsApi:
             fd = self._files[pem] = os.memfd_create("client-certificate")
             os.write(fd, pem)
         return f"/proc/self/fd/{fd}"
-
-    @staticmethod
-    def pem_cert(text: bytes) -> bytes | None:
-        """The text when it holds certificates."""
-        return text if _der_of(text, b"CERTIFICATE") is not None else None
-
-    @staticmethod
-    def pem_key(text: bytes) -> bytes | None:
-        """The text when it holds a private key that is not encrypted."""
-        kind = _KEY.search(text)
-        return text if kind is not None and _der_of(text, kind[1]) is not None else None
-
-    @staticmethod
-    def der_cert(data: bytes) -> bytes | None:
-        """A certificate as PEM text."""
-        return _pem_of(data, b"CERTIFICATE")
-
-    @staticmethod
-    def der_key(data: bytes) -> bytes | None:
-        """A private key (PKCS 8, or OpenSSL's own of RSA and EC) as PEM text."""
-        for kind in (b"PRIVATE KEY", b"RSA PRIVATE KEY", b"EC PRIVATE KEY"):
-            if _KEY_BEGUN[kind].match(data):
-                return _pem_of(data, kind)
-        return None
-
-    @staticmethod
-    def cert_to_der(text: bytes) -> bytes | None:
-        """The first certificate of a PEM text."""
-        return _der_of(text, b"CERTIFICATE")
 
     def adopt(self, fd: int, engine: Engine) -> int:
         """A session that is open already (that of the client)."""

@@ -32,7 +32,7 @@ for _, name in ipairs {
 end
 
 for _, name in ipairs {
-    "ngx.ssl.session", "ngx.ssl.clienthello", "ngx.ocsp",
+    "ngx.ocsp",
     "resty.core.ndk",
 } do
     preload[name] = function()

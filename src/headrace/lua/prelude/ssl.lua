@@ -35,14 +35,10 @@ local function parser(kind, check, failure)
     end
 end
 
-local function disabled()
-    return S.raise("API disabled in the current context")
-end
-
 package.preload["ngx.ssl"] = function()
     local ssl = {
-        _VERSION = "0.1.28",
-        TLS1_VERSION = 0x0301, TLS1_1_VERSION = 0x0302, TLS1_2_VERSION = 0x0303, TLS1_3_VERSION = 0x0304,
+        version = S.core_version,
+        SSL3_VERSION = 0x0300, TLS1_VERSION = 0x0301, TLS1_1_VERSION = 0x0302, TLS1_2_VERSION = 0x0303, TLS1_3_VERSION = 0x0304,
         parse_pem_cert = parser(CERT, host.pem_cert, "PEM_read_bio_X509_AUX() failed"),
         parse_der_cert = parser(CERT, host.der_cert, "d2i_X509_bio() failed"),
         parse_pem_priv_key = parser(KEY, host.pem_key, "PEM_read_bio_PrivateKey() failed"),
@@ -54,14 +50,15 @@ package.preload["ngx.ssl"] = function()
             end
             return der
         end,
+        priv_key_pem_to_der = function(pem, passphrase)
+            local der = host.key_to_der(pem, passphrase)
+            if not der then
+                return nil, "PEM_read_bio_PrivateKey() failed"
+            end
+            return der
+        end,
     }
-    -- What belongs to a handshake: ssl_certificate_by_lua* and its like.
-    for _, name in ipairs {
-        "clear_certs", "set_cert", "set_priv_key", "set_der_cert", "set_der_priv_key", "raw_server_addr",
-        "raw_client_addr", "server_name", "server_port", "get_tls1_version", "get_tls1_version_str", "verify_client",
-    } do
-        ssl[name] = disabled
-    end
+    S.fill_ssl(ssl, known, CERT, KEY)
     return ssl
 end
 

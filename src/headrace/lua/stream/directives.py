@@ -12,7 +12,7 @@ from headrace.edge.families.common import flag, spec, table
 from headrace.edge.families.maps import variable_name
 from headrace.lua.directives import LuaFamily
 from headrace.lua.runtime import Runtime
-from headrace.lua.specs import SPECS
+from headrace.lua.specs import HANDSHAKE, SPECS
 from headrace.lua.stream.handlers import StreamHandlers
 from headrace.lua.stream.side import StreamSide
 from headrace.stream.families import moved
@@ -37,6 +37,7 @@ _PHASES: Final = (
     "body_filter",
     "exit_worker",
     "content",
+    *HANDSHAKE,
 )
 _ONLY_HTTP: Final = (
     *(name for name in SPECS if name.startswith(tuple(f"{phase}_by_lua" for phase in _PHASES))),
