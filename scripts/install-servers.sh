@@ -36,7 +36,29 @@ want libc6-dev /usr/include/stdio.h
 want make /usr/bin/make
 want nodejs /usr/bin/node /usr/local/bin/node
 want npm /usr/bin/npm /usr/local/bin/npm
+want lua-nginx-dns /usr/share/lua/5.1/nginx/dns/resolver.lua
+want lua-nginx-cookie /usr/share/lua/5.1/nginx/cookie.lua
+want lua-nginx-redis-connector /usr/share/lua/5.1/nginx/redis/connector.lua
 want lua-cjson "/usr/lib/*/lua/5.1/cjson.so"
+want lua-lpeg "/usr/lib/*/lua/5.1/lpeg.so"
+want lua-filesystem "/usr/lib/*/lua/5.1/lfs.so"
+want lua-socket "/usr/lib/*/lua/5.1/socket/core.so"
+want lua-zlib "/usr/lib/*/lua/5.1/zlib.so"
+want lua-posix "/usr/lib/*/lua/5.1/posix.so"
+want lua-rex-pcre2 "/usr/lib/*/lua/5.1/rex_pcre2.so"
+want lua-iconv "/usr/lib/*/lua/5.1/iconv.so"
+want lua-bit32 "/usr/lib/*/lua/5.1/bit32.so"
+want lua-expat "/usr/lib/*/lua/5.1/lxp.so"
+want lua-luaossl "/usr/lib/*/lua/5.1/_openssl.so"
+want lua-yaml "/usr/lib/*/lua/5.1/yaml.so"
+want lua-mpack "/usr/lib/*/lua/5.1/mpack.so"
+want lua-argparse /usr/share/lua/5.1/argparse.lua
+want lua-messagepack /usr/share/lua/5.1/MessagePack.lua
+want lua-basexx /usr/share/lua/5.1/basexx.lua
+if [ -n "${HEADRACE_LUA_LIBRARIES:-}" ]; then
+    want mariadb-server /usr/sbin/mariadbd
+    want postgresql "/usr/lib/postgresql/*/bin/postgres"
+fi
 want systemd /usr/bin/journalctl
 want systemd-journal-remote /lib/systemd/systemd-journal-remote
 want ruby /usr/bin/ruby

@@ -8,28 +8,34 @@ from collections.abc import Generator
 import pytest
 
 pytest_plugins = ["headrace.testing.plugin"]
-FLUENTD = "HEADRACE_PEER_FLUENTD"
 NO_SKIP = "HEADRACE_NO_SKIP"
 
+OPTIONAL = {
+    "fluentd": ("HEADRACE_PEER_FLUENTD", "with a real Fluentd"),
+    "checkouts": ("HEADRACE_LUA_LIBRARIES", "of Lua libraries that no package brings"),
+}
+"""Marker -> the variable that says where a peer is which cannot be installed, and what its tests are."""
 
-_left_out = 0
+_left_out: dict[str, int] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests with a real Fluentd run where the environment gives its command; elsewhere they are left out."""
-    global _left_out  # noqa: PLW0603 - one count a session
-    if os.environ.get(FLUENTD):
-        return
-    out = [item for item in items if item.get_closest_marker("fluentd")]
-    _left_out = len(out)
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if not item.get_closest_marker("fluentd")]
+    """Tests with such a peer run where the environment says where it is; elsewhere they are left out."""
+    for marker, (variable, _) in OPTIONAL.items():
+        if os.environ.get(variable):
+            continue
+        out = [item for item in items if item.get_closest_marker(marker)]
+        _left_out[marker] = len(out)
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say plainly what was left out."""
-    if _left_out:
-        terminalreporter.write_line(f"{_left_out} tests with a real Fluentd are left out: {FLUENTD} does not name one")
+    for marker, count in _left_out.items():
+        if count:
+            variable, what = OPTIONAL[marker]
+            terminalreporter.write_line(f"{count} tests {what} are left out: {variable} is not set")
 
 
 @pytest.hookimpl(wrapper=True)

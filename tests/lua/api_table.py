@@ -222,6 +222,19 @@ TABLE: list[tuple[str, str, str]] = [
     ),
     ("resty.core", "require 'resty.core' require 'resty.core.base' ngx.say('ok')", "ok\n"),
     (
+        "resty.core.base",
+        (
+            "local b, ffi = require 'resty.core.base', require 'ffi' "
+            "local one, own = b.get_string_buf(10), b.get_string_buf(10, true) "
+            "ngx.say(one == b.get_string_buf(20), one == own, ffi.sizeof(own), b.get_string_buf_size()) "
+            "b.set_string_buf_size(8192) ngx.say(ffi.sizeof(b.get_string_buf(1)), #ffi.string(b.get_string_buf(9000), 9000)) "
+            "b.set_string_buf_size(4096) b.get_size_ptr()[0] = 7 ngx.say(tonumber(b.get_size_ptr()[0]), b.get_errmsg_ptr() ~= nil) "
+            "local t = {} ngx.say(b.ref_in_table(t, 'a'), b.ref_in_table(t, nil), b.ref_in_table(t, 'b'), t[1]) "
+            "ngx.say(b.allows_subsystem('http', 'stream'), select(2, pcall(function() b.allows_subsystem('stream') end)):match('unsupp.*'))"
+        ),
+        "truefalse104096\n81929000\n7true\n1-12a\nnilunsupported subsystem: http\n",
+    ),
+    (
         "semaphore",
         (
             "local s = require('ngx.semaphore').new(1) ngx.say(s:wait(0)) ngx.say(s:wait(0.001)) "

@@ -55,6 +55,7 @@ PRELUDE: Final = (
     "zone",
     "shdict",
     "shlist",
+    "base",
     "modules",
     "process",
     "balancer",

@@ -4,17 +4,7 @@ local S = ...
 local ngx = S.ngx
 local preload = package.preload
 
-local base = {
-    version = S.core_version,
-    FFI_OK = 0, FFI_ERROR = -1, FFI_AGAIN = -2, FFI_BUSY = -3, FFI_DONE = -4, FFI_DECLINED = -5,
-    FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
-    new_tab = require "table.new",
-    clear_tab = require "table.clear",
-    allows_subsystem = function() end,
-    get_request = function()
-        return S.R and S.R.id
-    end,
-}
+local base = S.core_base
 
 local function give(module)
     return function()
