@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 
 import pytest
 import trustme
 from lua_rig import silent
+
+from headrace.core.openssl.connection import Connection
+from headrace.errors import ConfError
 
 
 @pytest.fixture
@@ -69,21 +73,22 @@ async def test_trusted_and_named(gateway, tls_echo):
     """,
         ),
     )
-    assert text.splitlines() == ["number", "11helloworld", "truetrue300000", "true", "niltimeout", "1"]
+    assert text.splitlines() == ["cdata", "11helloworld", "truetrue300000", "true", "niltimeout", "1"]
     assert names == ["good.test"]
 
 
 async def test_wrong_name(gateway, tls_echo):
     port, ca, _ = tls_echo
-    assert (await start(gateway, ca, code(port, 'false, "other.test", true'))).startswith("certificate host mismatch")
+    assert await start(gateway, ca, code(port, 'false, "other.test", true')) == "certificate host mismatch\n"
+    assert 'lua ssl certificate does not match host "other.test"' in gateway.log()
 
 
 async def test_untrusted(gateway, tls_echo, tmp_path):
     port, _, _ = tls_echo
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     text = await start(gateway, str(tmp_path / "other.pem"), code(port, 'false, "good.test", true'))
-    assert "certificate" in text
-    assert "CA" in text
+    assert text == "20: unable to get local issuer certificate\n"
+    assert "lua ssl certificate verify error: (20: unable to get local issuer certificate)" in gateway.log()
 
 
 async def test_not_verified_unless_asked(gateway, tls_echo):
@@ -111,26 +116,31 @@ async def test_pooled_with_its_session(gateway, tls_echo):
     assert len(names) == 1
 
 
-async def test_a_session_is_resumed(gateway, tls_echo):
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_a_session_is_resumed(gateway, tls_echo, version, monkeypatch):
+    """Also where the handshake itself does not bring what is needed for that (TLS 1.3)."""
     port, ca, _ = tls_echo
-    text = await start(
-        gateway,
-        ca,
+    await gateway.content(
         f"""
         local session
         for _ = 1, 2 do
             local sock = ngx.socket.tcp()
             assert(sock:connect("127.0.0.1", {port}))
-            assert(sock:sslhandshake(session, "good.test", true))
+            session = assert(sock:sslhandshake(session, "good.test", true))
             sock:send("ping")
             sock:receive(4)
-            session = sock:getsslsession()
-            ngx.say(type(session))
+            ngx.say(type(session), " ", type(sock:getsslsession()))
             sock:close()
         end
-    """,
+        """,
+        http=f"lua_ssl_trusted_certificate {ca}; lua_ssl_protocols {version};",
     )
-    assert text == "number\nnumber\n"
+    opened = []
+    shake = Connection.handshake
+    monkeypatch.setattr(Connection, "handshake", lambda self: opened.append(self) or shake(self))
+    assert (await gateway.get()).text == "cdata cdata\ncdata cdata\n"
+    clients = [engine for engine in dict.fromkeys(opened) if not engine.context.is_server]
+    assert [engine.session_reused for engine in clients] == [False, True]
 
 
 async def test_a_peer_without_tls(gateway, origin):
@@ -147,8 +157,8 @@ async def test_a_peer_without_tls(gateway, origin):
         ngx.say(sock:send("x"))
     """)
     text = (await gateway.get()).text
-    assert text.startswith("nilhandshake failed: ")
-    assert text.endswith("nilclosed\n")
+    assert text == "nilhandshake failed\nnilclosed\n"
+    assert "SSL_do_handshake() failed (SSL: error:" in gateway.log()
 
 
 async def test_a_silent_peer_times_out(gateway, origin):
@@ -160,3 +170,34 @@ async def test_a_silent_peer_times_out(gateway, origin):
         ngx.say(sock:sslhandshake())
     """)
     assert (await gateway.get()).text == "niltimeout\n"
+
+
+@pytest.mark.parametrize(
+    ("directives", "said"),
+    [
+        ("lua_ssl_crl {folder}/none.pem;", "X509_LOOKUP_load_file"),
+        ("lua_ssl_trusted_certificate {folder}/none.pem;", "SSL_CTX_load_verify_locations"),
+        ("lua_ssl_protocols TLSv9;", 'invalid value "TLSv9"'),
+        ("lua_ssl_conf_command Nothing on;", 'SSL_CONF_cmd("Nothing", "on") failed'),
+        ("lua_ssl_certificate {folder}/ca.pem;", 'no "lua_ssl_certificate_key" is defined for certificate'),
+        ("lua_ssl_ciphers NONE;", 'SSL_CTX_set_cipher_list("NONE") failed'),
+    ],
+)
+async def test_settings_that_openssl_does_not_take(gateway, tls_echo, directives, said):
+    folder = tls_echo[1].rpartition("/")[0]
+    with pytest.raises(ConfError, match=re.escape(said)):
+        await gateway.content("ngx.say(1)", http=directives.replace("{folder}", folder))
+
+
+async def test_commands_and_depth(gateway, tls_echo):
+    """A chain that is one certificate longer than lua_ssl_verify_depth; a version that a command takes away."""
+    port, ca, _ = tls_echo
+    await gateway.start(
+        f"""
+        location /version {{ lua_ssl_conf_command MaxProtocol TLSv1.1; content_by_lua_block {{ {code(port, "")} }} }}
+        location /status {{ content_by_lua_block {{ {code(port, 'nil, "good.test", true, true', "ngx.say(type(ok))")} }} }}
+        """,
+        http=f"lua_ssl_trusted_certificate {ca};",
+    )
+    assert (await gateway.get("/version")).text == "handshake failed\n"
+    assert (await gateway.get("/status")).text == "cdata\n"

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.core.tls_config import TlsConfig
+from headrace.core.openssl.settings import Settings as TlsSettings
 from headrace.edge.families.common import (
     BaseFamily,
     flag_of,
@@ -21,8 +21,10 @@ from headrace.edge.families.common import (
     size_of,
     time_of,
 )
+from headrace.edge.families.tls import checked_protocols, context_of
 from headrace.edge.log import DEBUG
 from headrace.edge.phases import ACCESS, REWRITE, SERVER_REWRITE
+from headrace.edge.tlsserver import located
 from headrace.edge.upstream.steer import Steered
 from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
@@ -50,6 +52,7 @@ _NUMBERS = (
     "lua_max_running_timers",
     "lua_regex_cache_max_entries",
     "lua_regex_match_limit",
+    "lua_ssl_verify_depth",
     "lua_worker_thread_vm_pool_size",
 )
 
@@ -84,6 +87,8 @@ class LuaFamily(BaseFamily):
             self._share(directive)
         elif name in INERT:
             scope.build.means_nothing(directive)
+        elif name == "lua_ssl_conf_command":
+            scope.add(name, (directive.args[0], directive.args[1]))
         elif by_lua and not name.endswith("_no_postpone"):
             key = f"{phase}_by_lua"
             if key in scope.settings:
@@ -164,7 +169,7 @@ class LuaFamily(BaseFamily):
         if name in _NUMBERS:
             return number_of(directive)
         if name == "lua_ssl_protocols":
-            return directive.args
+            return checked_protocols(directive)
         return directive.args[0]
 
     def _build(self, scope: Scope) -> Runtime:
@@ -303,23 +308,30 @@ class LuaFamily(BaseFamily):
 
     def _tls(self, scope: Scope) -> int:
         """The number of the TLS settings of a place."""
-        get, path = scope.get, scope.build.path
-        trusted, cert, key = (
-            get(f"lua_ssl_{name}") for name in ("trusted_certificate", "certificate", "certificate_key")
+        get, folder = scope.get, scope.build.conf_dir
+        trusted, crl, cert, key = (
+            located(get(f"lua_ssl_{name}", ""), folder)
+            for name in ("trusted_certificate", "crl", "certificate", "certificate_key")
         )
-        protocols = sorted(get("lua_ssl_protocols", ("TLSv1.2", "TLSv1.3")))
-        config = TlsConfig(
-            min_version=protocols[0],
-            max_version=protocols[-1],
-            ciphers=get("lua_ssl_ciphers"),
-            ca_path=path(trusted) if trusted else None,
-            cert=path(cert) if cert else None,
-            key=path(key) if key else None,
+        if cert and not key:
+            raise ConfError(f'no "lua_ssl_certificate_key" is defined for certificate "{cert}"', scope.place)
+        settings = TlsSettings(
+            is_server=False,
+            protocols=get("lua_ssl_protocols", ("TLSv1.2", "TLSv1.3")),
+            ciphers=get("lua_ssl_ciphers", "DEFAULT"),
+            pairs=((cert, key),) if cert else (),
+            trusted=trusted or None,
+            crl=crl or None,
+            verify_depth=get("lua_ssl_verify_depth", 1),
+            commands=tuple(get("lua_ssl_conf_command", ())),
+            folder=folder,
         )
-        configs = self._build(scope).tls_configs
-        if config not in configs:
-            configs.append(config)
-        return configs.index(config)
+        known = self._build(scope).tls_settings
+        if settings not in known:
+            if settings != TlsSettings(is_server=False, ciphers=settings.ciphers):
+                context_of(scope, settings)  # what is wrong is told now, not when a script needs it
+            known.append(settings)
+        return known.index(settings)
 
     def _finish(self) -> None:
         """Every directive is applied: take what runs once a process."""

@@ -45,7 +45,7 @@ from headrace.lua.side import HttpSide
 from headrace.lua.vm import VM
 
 if TYPE_CHECKING:
-    from headrace.core.tls_config import TlsConfig
+    from headrace.core.openssl.settings import Settings as TlsSettings
     from headrace.errors import Place
     from headrace.lua.side import Part, Side
 
@@ -128,9 +128,9 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.scheduler = Scheduler()
-        self.tls_configs: list[TlsConfig] = []
+        self.tls_settings: list[TlsSettings] = []
         self.process = ProcessApi(requests, settings.error_log)
-        tls = TlsApi(self.tls_configs)
+        tls = TlsApi(self.tls_settings)
         self.threads = ThreadsApi(
             [settings.prefix, settings.package_path or "", settings.package_cpath or ""], settings.worker_thread_vms
         )

@@ -42,11 +42,10 @@ INERT: Final = {
     "lua_malloc_trim": (HTTP, 1, 1),
     "lua_sa_restart": (HTTP, 1, 1),
     "lua_socket_send_lowat": (HSLI, 1, 1),
-    "lua_ssl_verify_depth": (HSLI, 1, 1),
     "lua_thread_cache_max_entries": (HTTP, 1, 1),
 }
 """Switches of what is not so here: resty.core is built in, memory is given back by size, system calls go on after a
-signal, chains of certificates have OpenSSL's bound, threads are kept while they are few."""
+signal, threads are kept while they are few."""
 
 
 def _by_lua(phase: str, contexts: tuple[str, ...]) -> list[Spec]:
@@ -96,4 +95,7 @@ SPECS: Final = table(
     spec("lua_ssl_ciphers", HSLI, 1),
     spec("lua_ssl_certificate", HSLI, 1),
     spec("lua_ssl_certificate_key", HSLI, 1),
+    spec("lua_ssl_crl", HSLI, 1),
+    spec("lua_ssl_verify_depth", HSLI, 1),
+    spec("lua_ssl_conf_command", HSLI, 2),
 )

@@ -10,34 +10,43 @@ import itertools
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.tls_config import TlsConfig, handshake_error
-from headrace.core.tls_engine import TlsEngine
+from headrace.core.openssl.context import Context
+from headrace.core.openssl.failure import OpensslError, UnexpectedEof
+from headrace.core.openssl.library import library
 from headrace.errors import ConfError
+from headrace.lua.api.pem import certificates, private_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.core.openssl.sessions import Session
+    from headrace.core.openssl.settings import Settings
     from headrace.core.tls_engine import Engine
 
 Why = tuple[None, bytes]
 _AGAIN: Why = (None, b"again")
 _WRITE: Why = (None, b"write")
 _SESSIONS = 1024
-_CLIENTS = 256
-"""Client certificates of scripts, each with a file in memory."""
+_STATUS_TYPE, _OCSP = 65, 1  # SSL_CTRL_SET_TLSEXT_STATUS_REQ_TYPE, TLSEXT_STATUSTYPE_ocsp
 
 
-class _Session:
-    __slots__ = ("engine", "fd", "key", "left", "name", "unsent")
+class _Open:
+    """fd: the descriptor. unsent: what the kernel had no room for.
 
-    def __init__(self, fd: int, engine: Engine, name: str) -> None:
+    verify, name: whether the certificate of the peer is looked at, and whom it has to be for.
+    """
+
+    __slots__ = ("engine", "fd", "kept", "name", "unsent", "verify")
+
+    def __init__(self, fd: int, engine: Engine, name: str | None = None, *, verify: bool = False) -> None:
         self.fd = fd
         self.engine = engine
         self.name = name
+        self.verify = verify
         self.unsent = b""
+        self.kept: list[_Kept] = []
 
     def push(self) -> bool:
         """Write what is to go out; False when the kernel has no room. Raises OSError."""
@@ -59,63 +68,74 @@ class _Session:
         return True
 
 
-class TlsApi:
-    """configs: the TLS settings by the number that a location's settings carry (lua_ssl_*)."""
+class _Kept:
+    """A session that a script may resume. With TLS 1.3 what is needed for that comes after the handshake.
 
-    def __init__(self, configs: Sequence[TlsConfig]) -> None:
-        self.configs = configs
-        self._open: dict[int, _Session] = {}
-        self._files: dict[bytes, int] = {}
-        self._saved: dict[int, Any] = {}
+    engine: of the connection, as long as that is open.
+    """
+
+    __slots__ = ("engine", "session")
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.session: Session | None = None
+
+    def best(self) -> Session | None:
+        """What there is of it now."""
+        if self.engine is not None:
+            self.session = self.engine.current_session or self.session
+        return self.session
+
+
+class TlsApi:
+    """settings: those of TLS by the number that a location's settings carry (lua_ssl_*)."""
+
+    def __init__(self, settings: Sequence[Settings]) -> None:
+        self.settings = settings
+        self._contexts: dict[int, Context] = {}
+        self._open: dict[int, _Open] = {}
+        self._saved: dict[int, _Kept] = {}
         self._handles = itertools.count(1)
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
-        names = (
-            *("tls_open", "tls_handshake", "tls_read", "tls_write", "tls_close", "tls_session"),
-        )
-        return {name: getattr(self, name) for name in names}
+        names = ("open", "handshake", "read", "write", "close", "session", "reused")
+        return {f"tls_{name}": getattr(self, f"tls_{name}") for name in names}
 
-    def tls_open(self, fd: int, config: int, resume: int, name: bytes, verify: int, client: bytes) -> int | Why:
+    def tls_open(
+        self, fd: int, context: int, resume: int, name: bytes, verify: int, client: bytes, status: int
+    ) -> int | Why:
         """Begin a session as client.
 
         verify: the certificate must be trusted, and for `name` when one is given. client: the PEM text of our own key
-        and certificates, b"" for those of the settings.
+        and certificates, b"" for those of the settings. status: ask for an OCSP response (RFC 6066 8).
         """
-        settings = self.configs[config]
         host = name.decode("latin-1") or None
-        settings = replace(
-            settings, verify_mode="peer" if verify else "none", verify_hostname=bool(verify and host is not None)
-        )
+        kept = self._saved.get(int(resume))
         try:
+            used = self._contexts.get(context)
+            if used is None:
+                used = self._contexts[context] = Context(self.settings[context])
+            engine = used.engine(name=host, resume=kept.best() if kept else None)
             if client:
-                settings = replace(settings, cert=self._file_of(client), key=None)
-            context = settings.context()
-            engine = TlsEngine(context, server_side=False, server_hostname=host, resume=self._saved.get(resume))
-        except (ConfError, ValueError, OSError) as error:
-            return None, str(error).encode("utf-8", "surrogateescape")
+                engine.use_certificates(certificates(client))
+                engine.use_key(private_key(client))
+        except ConfError as error:
+            return None, error.message.encode("utf-8", "surrogateescape")
+        if status:
+            library().SSL_ctrl(engine.pointer, _STATUS_TYPE, _OCSP, None)
         handle = next(self._handles)
-        self._open[handle] = _Session(fd, engine, host or "peer")
+        self._open[handle] = _Open(fd, engine, host, verify=bool(verify))
         return handle
-
-    def _file_of(self, pem: bytes) -> str:
-        """A file in memory with this text, the same one each time: contexts are kept by the names of their files."""
-        fd = self._files.get(pem)
-        if fd is None:
-            if len(self._files) >= _CLIENTS:
-                raise ValueError("too many different client certificates")
-            fd = self._files[pem] = os.memfd_create("client-certificate")
-            os.write(fd, pem)
-        return f"/proc/self/fd/{fd}"
 
     def adopt(self, fd: int, engine: Engine) -> int:
         """A session that is open already (that of the client)."""
         handle = next(self._handles)
-        self._open[handle] = _Session(fd, engine, "client")
+        self._open[handle] = _Open(fd, engine)
         return handle
 
-    def tls_handshake(self, handle: int) -> int | tuple[int, bytes]:
-        """1: done; 2: wants to read; 3: wants to write; 0 and why: failed."""
+    def tls_handshake(self, handle: int) -> int | tuple[int, bytes, bytes]:
+        """1: done; 2: wants to read; 3: wants to write; 0, why and the line of the log: failed."""
         session = self._open[handle]
         try:
             while True:
@@ -123,20 +143,32 @@ class TlsApi:
                 if not session.push():
                     return 3
                 if done:
-                    return 1
+                    return self._look_at_certificate(session)
                 if not session.pull():
                     return 2
-        except (ssl.SSLError, OSError) as error:
+        except UnexpectedEof:
+            return 0, b"handshake failed", b"peer closed connection in SSL handshake"
+        except OpensslError as error:
             session.unsent += session.engine.outgoing()
-            failed = handshake_error(error, session.name)
-            prefix = ""
-            if isinstance(error, ssl.SSLCertVerificationError):
-                # OpenResty's words: "20: unable to get local issuer certificate", "certificate host mismatch"
-                mismatch = error.verify_code in {62, 64}
-                prefix = "certificate host mismatch: " if mismatch else f"{error.verify_code}: {error.verify_message}: "
-            else:
-                prefix = "handshake failed: "
-            return 0, (prefix + failed.message).encode("utf-8", "surrogateescape")
+            text = f"SSL_do_handshake() failed (SSL: {error.queue})"
+        except (OSError, ConfError) as error:
+            text = f"SSL_do_handshake() failed: {error}"
+        return 0, b"handshake failed", text.encode("utf-8", "surrogateescape")
+
+    @staticmethod
+    def _look_at_certificate(session: _Open) -> int | tuple[int, bytes, bytes]:
+        """As OpenResty does: after the handshake, and in its words."""
+        engine: Any = session.engine
+        if not session.verify:
+            return 1
+        if engine.verify_code:
+            said = f"{engine.verify_code}: {engine.verify_message}".encode()
+            return 0, said, b"lua ssl certificate verify error: (%b)" % said
+        name = session.name
+        if name is not None and not engine.matches(name):
+            line = b'lua ssl certificate does not match host "%b"' % name.encode("latin-1")
+            return 0, b"certificate host mismatch", line
+        return 1
 
     def tls_read(self, handle: int, limit: int) -> bytes | Why:
         """Some plaintext, or None and "again", "write", "closed", or the words of an error."""
@@ -170,22 +202,28 @@ class TlsApi:
         except OSError as error:
             return None, os.strerror(error.errno or 0).lower().encode()
 
-    def tls_session(self, handle: int) -> int | None:
+    def tls_session(self, handle: int) -> int:
         """A number that stands for the session, to be resumed by a later handshake."""
-        found = self._open[handle].engine.current_session
-        if found is None:
-            return None
+        session = self._open[handle]
         number = next(self._handles)
-        self._saved[number] = found
+        kept = self._saved[number] = _Kept(session.engine)
+        session.kept.append(kept)
         while len(self._saved) > _SESSIONS:
             del self._saved[next(iter(self._saved))]
         return number
+
+    def tls_reused(self, handle: int) -> int:
+        """1 when the handshake went on with an earlier session."""
+        return 1 if self._open[handle].engine.session_reused else 0
 
     def tls_close(self, handle: int) -> None:
         """Say goodbye if there is room, and forget the session; the descriptor is Lua's to close."""
         session = self._open.pop(handle, None)
         if session is None:
             return
+        for kept in session.kept:
+            kept.best()
+            kept.engine = None
         try:
             session.engine.say_goodbye()
             session.push()

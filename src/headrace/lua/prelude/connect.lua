@@ -3,6 +3,7 @@ local S, host = ...
 local stats, ngx = S.stats, S.ngx
 local type, tonumber, tostring, select = type, tonumber, tostring, select
 local methods, discard = S.socket_methods, S.discard
+local ffi = S.ffi
 
 local function positive(options, name, minimum, n)
     local value = options[name]
@@ -158,10 +159,13 @@ end
 
 local function handshake_step(sock, handle, timeout)
     while true do
-        local state, why = host.tls_handshake(handle)
+        local state, why, line = host.tls_handshake(handle)
         if state == 1 then
             return true
         elseif state == 0 then
+            if sock.conf.log_errors then
+                host.log(S.R and S.R.id or 0, S.ngx.ERR, line)
+            end
             return nil, why
         end
         why = state == 2 and S.wait_readable(sock, timeout) or state == 3 and S.wait_writable(sock, timeout)
@@ -169,6 +173,18 @@ local function handshake_step(sock, handle, timeout)
             return nil, why
         end
     end
+end
+
+-- A session that may be resumed is a cdata object for scripts.
+ffi.cdef "struct hr_tls_session { double number; };"
+local made = ffi.typeof("struct hr_tls_session")
+
+local function session_of(handle)
+    return made(host.tls_session(handle))
+end
+
+local function number_of(session)
+    return type(session) == "cdata" and ffi.istype(made, session) and session.number or 0
 end
 
 --- sslhandshake(reused_session?, server_name?, verify?, send_status_req?)
@@ -184,15 +200,13 @@ function methods.sslhandshake(sock, ...)
         return nil, why
     end
     local session, name, verify, status = ...
-    if status then
-        return S.raise("sslhandshake: send_status_req is not supported")
-    end
     if sock.tls then
-        return session == false or host.tls_session(sock.tls)
+        return session == false or session_of(sock.tls)
     end
     local handle
-    handle, why = host.tls_open(sock.fd, sock.conf.tls, type(session) == "number" and session or 0,
-        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0, sock.client_cert or "")
+    handle, why = host.tls_open(sock.fd, sock.conf.tls, number_of(session),
+        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0, sock.client_cert or "",
+        status and 1 or 0)
     if not handle then
         return nil, why
     end
@@ -208,7 +222,7 @@ function methods.sslhandshake(sock, ...)
     if session == false then
         return true
     end
-    return host.tls_session(handle)
+    return session_of(handle)
 end
 
 function methods.getsslsession(sock)
@@ -221,7 +235,7 @@ function methods.getsslsession(sock)
     if not sock.tls then
         return nil, "not an SSL connection"
     end
-    return host.tls_session(sock.tls)
+    return session_of(sock.tls)
 end
 
 --- fill() of a TLS socket.
