@@ -119,6 +119,8 @@ async def test_receive_arguments(gateway, origin):
         ngx.say(pcall(sock.receiveany, sock))
         ngx.say(sock:receiveuntil(""))
         ngx.say(pcall(sock.settimeout, sock, "a"))
+        ngx.say(pcall(sock.settimeout, sock, nil))
+        ngx.say(pcall(sock.settimeout, sock, -1))
         ngx.say(pcall(sock.settimeout, sock))
         ngx.say(pcall(sock.settimeouts, sock, 1))
     """,
@@ -132,6 +134,8 @@ async def test_receive_arguments(gateway, origin):
         "falsebad argument #2 to '?' (bad max argument)",
         "falseexpecting 2 arguments (including the object), but got 1",
         "nilpattern is empty",
+        "true",
+        "true",
         "falsebad timeout value",
         "falsengx.socket settimeout: expecting 2 arguments (including the object) but seen 1",
         "falsengx.socket settimeout: expecting 4 arguments (including the object) but seen 2",

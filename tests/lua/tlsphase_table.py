@@ -7,7 +7,7 @@ the certificate that it gets (None: the handshake fails).
 
 READ = 'local function read(n) local f = io.open("{folder}/" .. n, "rb") local t = f:read("*a") f:close() return t end local ssl = require "ngx.ssl" '
 OTHER = READ + (
-    'ssl.clear_certs() '
+    "ssl.clear_certs() "
     'assert(ssl.set_cert(assert(ssl.parse_pem_cert(read("other.crt"))))) '
     'assert(ssl.set_priv_key(assert(ssl.parse_pem_priv_key(read("other.key"))))) '
 )

@@ -50,6 +50,37 @@ async def test_redis(gateway, redis):
     assert gateway.runtime.stats()["cosockets_reused"] == 1
 
 
+async def test_redis_connector(gateway, redis):
+    library("nginx/redis/connector.lua")
+    await gateway.content(f"""
+        package.preload["resty.redis"] = function() return require "nginx.redis" end
+        package.preload["resty.redis.connector"] = function() return require "nginx.redis.connector" end
+        local connector = assert(require("nginx.redis.connector").new{{path = "unix://{redis}"}})
+        local red = assert(connector:connect())
+        ngx.say(red:set("a", 1), red:get("a"))
+        ngx.say(connector:set_keepalive(red))
+        ngx.say(connector:connect{{path = "unix://{redis}.gone"}})
+    """)
+    text = (await gateway.get()).text
+    assert text.splitlines() == ["OK1", "1", "nilno such file or directory"], gateway.log()
+
+
+async def test_cookie(gateway):
+    library("nginx/cookie.lua")
+    await gateway.content("""
+        local cookie = require("nginx.cookie"):new()
+        local set = cookie:set{key = "n", value = "v", path = "/", httponly = true, max_age = 5}
+        cookie:set{key = "m", value = "w"}
+        ngx.say(set, cookie:get("a"), cookie:get("b"), cookie:get("c"))
+    """)
+    answer = await gateway.get("/", "Cookie: a=1; b=2")
+    assert answer.text.splitlines() == ["true12nil"], gateway.log()
+    assert [value for name, value in answer.fields if name == "Set-Cookie"] == [
+        "n=v; Max-Age=5; Path=/; HttpOnly",
+        "m=w",
+    ]
+
+
 MEMCACHED = """
     local memc = require("nginx.memcached"):new()
     memc:set_timeout(5000)

@@ -250,8 +250,8 @@ function methods.setkeepalive(sock, ...)
 end
 
 local function timeout_value(value)
-    local number = tonumber(value)
-    if not number or not (number >= 0 and number <= 2147483647) then
+    local number = tonumber(value) or 0 -- as in nginx, what is no number is 0
+    if not (number > -1 and number < 2147483648) then
         return S.raise("bad timeout value")
     end
     return number

@@ -254,7 +254,7 @@ function methods.settimeout(sock, ...)
         return S.raise("ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen "
             .. select("#", ...) + 1)
     end
-    local value = S.check_number((...), 2, "settimeout")
+    local value = tonumber((...)) or 0 -- as in nginx, what is no number is 0
     sock.read_timeout = value > 0 and value or sock.conf.read_timeout
 end
 
