@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import gzip
 import os
 import re
+from pathlib import Path
 
 import pytest
 
 from headrace.edge import log
+from headrace.edge.memorylog import MemoryLog
 
 
 async def test_combined_is_the_default(serve):
@@ -220,3 +223,31 @@ def test_a_check_makes_nothing_and_takes_a_pipe_without_a_reader(tmp_path):
     logs.file(str(tmp_path / "a" / "b" / "c.log"))
     logs.check_files()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+async def test_errors_in_memory(serve):
+    site = await serve(
+        "http { error_log memory:300 notice; server { listen 127.0.0.1:80; root /nowhere; error_log memory:300 info; } }"
+    )
+    for number in range(5):
+        await site.get(f"/file-{number}")
+    found = [path for path in glob.glob("/proc/self/fd/*") if "memfd:error_log" in os.path.realpath(path)]
+    assert len(found) == 1
+    kept = Path(found[0]).read_bytes()
+    assert len(kept) == 300
+    assert b"/nowhere/file-4" in kept
+    assert b"file-1" not in kept
+
+
+def test_a_ring_keeps_the_newest():
+    ring = MemoryLog(10)
+    assert ring.lines() == b""
+    for line, kept in (
+        (b"abcd\n", b"abcd\n"),
+        (b"efgh\n", b"abcd\nefgh\n"),
+        (b"ij\n", b"d\nefgh\nij\n"),
+        (b"x" * 25, b"x" * 10),
+    ):
+        ring.write(line)
+        assert ring.lines() == kept
+    ring.close()

@@ -7,18 +7,13 @@ leave broken but one entry. The lock is a robust mutex in the zone itself; what 
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import struct
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headrace.core.shared import zone
+from headrace.core.shared import Mutex, zone
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-_HEAD: Final = 128
+_HEAD: Final = Mutex.SIZE
 _PLACES: Final = 16
 _KEY: Final = 16
 _VALUE: Final = struct.Struct("<Qq")
@@ -26,43 +21,23 @@ _KEYS: Final = _PLACES * _KEY
 _BUCKET: Final = _KEYS + _PLACES * _VALUE.size
 _ALL: Final = struct.Struct("<" + "Qq" * _PLACES)
 _FREE: Final = bytes(_KEY)
-_READY: Final = b"hrslots1"
-_READY_AT: Final = 64
 LEAST: Final = 8 * 4096
 """Bytes of the smallest table."""
 
-_libc: Final = ctypes.PyDLL(None)
-_lock: Final = _libc.pthread_mutex_lock
-_unlock: Final = _libc.pthread_mutex_unlock
 
-
-class Slots:
+class Slots(Mutex):
     """The table of a name. `with slots:` holds its lock; the other methods want it held.
 
     A value is (at, number): milliseconds of when it was used, and what the user of the table counts.
     """
 
+    __slots__ = ("_buckets", "_memory", "zone")
+
     def __init__(self, name: str, size: int) -> None:
         self.zone = zone(name, size)
         self._memory = self.zone.memory
-        self._mutex = ctypes.c_void_p(self.zone.address)
         self._buckets = (size - _HEAD) // _BUCKET
-        if self._memory[_READY_AT : _READY_AT + 8] != _READY:
-            attributes = (ctypes.c_char * 64)()
-            _libc.pthread_mutexattr_init(attributes)
-            _libc.pthread_mutexattr_setpshared(attributes, 1)
-            _libc.pthread_mutexattr_setrobust(attributes, 1)
-            _libc.pthread_mutex_init(self._mutex, attributes)
-            self._memory[_READY_AT : _READY_AT + 8] = _READY
-
-    def __enter__(self) -> None:
-        if _lock(self._mutex) == errno.EOWNERDEAD:
-            _libc.pthread_mutex_consistent(self._mutex)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _unlock(self._mutex)
+        super().__init__(self.zone, 0)
 
     def find(self, key: bytes) -> int | None:
         """The place of a key, None when it is not there."""

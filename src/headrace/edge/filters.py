@@ -30,6 +30,8 @@ HEADER_ORDER: Final = (
     "charset",
     "ssi",
     "postpone",
+    "zstd",
+    "brotli",
     "gzip",
     "pace",
 )

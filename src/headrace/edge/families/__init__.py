@@ -11,6 +11,7 @@ from headrace.edge.families.auth_request import AuthRequestFamily
 from headrace.edge.families.autoindex import AutoindexFamily, RandomIndexFamily
 from headrace.edge.families.cgi import FastcgiFamily, ScgiFamily, UwsgiFamily
 from headrace.edge.families.charset import CharsetFamily
+from headrace.edge.families.compress import BrotliFamily, ZstdFamily
 from headrace.edge.families.dav import DavFamily
 from headrace.edge.families.echo import EchoFamily
 from headrace.edge.families.geo import GeoFamily
@@ -89,6 +90,8 @@ def builtin() -> list[Family]:
         StaticFamily(),
         AutoindexFamily(),
         DavFamily(),
+        BrotliFamily(),
+        ZstdFamily(),
         GzipStaticFamily(),
         FileFamily(),
         MirrorFamily(),

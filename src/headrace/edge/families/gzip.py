@@ -126,10 +126,15 @@ class Gzip:
 
 
 def accepts_gzip(header: bytes | None) -> bool:
-    """True when an Accept-Encoding header takes gzip (RFC 9110 12.5.3); `*` does not count, as in nginx."""
+    """True when an Accept-Encoding header takes gzip."""
+    return accepts(header, b"gzip")
+
+
+def accepts(header: bytes | None, coding: bytes) -> bool:
+    """True when an Accept-Encoding header takes a coding (RFC 9110 12.5.3); `*` does not count, as in nginx."""
     for item in (header or b"").lower().split(b","):
         name, mark, rest = item.partition(b";")
-        if name.strip() == b"gzip":
+        if name.strip() == coding:
             match = _QUALITY.match(mark + rest)
             return match is None or match.group(1).strip(b"0.") != b""
     return False

@@ -24,6 +24,7 @@ from headrace.edge.families.common import (
 )
 from headrace.edge.log import ERR, ErrorLog, LogFile, Logs, parse_level
 from headrace.edge.logcache import LogCache
+from headrace.edge.memorylog import MemoryLog
 from headrace.edge.syslog import SyslogLog, parse_syslog
 from headrace.edge.values import compile_value
 from headrace.errors import ConfError
@@ -60,7 +61,10 @@ class LogFamily(BaseFamily):
     def _do_error_log(self, scope: Scope, directive: Directive) -> None:
         name = directive.args[0]
         if name.startswith("memory:"):
-            raise refused(directive, 'error_log to "memory:"')
+            size = parse_size(name[7:])
+            if not size:
+                raise ConfError(f'invalid buffer size "{name[7:]}"', directive.place)
+            scope.add("error_log", (MemoryLog(size), parse_level(directive.args, directive.place)))
         if name.startswith("syslog:"):
             target = SyslogLog(parse_syslog(name, directive.place))
             scope.add("error_log", (target, parse_level(directive.args, directive.place)))

@@ -1,14 +1,16 @@
-"""empty_gif, stub_status: two content handlers without settings.
+"""empty_gif, stub_status (over all workers: edge.tally): two content handlers without settings.
 
 https://nginx.org/en/docs/http/ngx_http_empty_gif_module.html, ngx_http_stub_status_module.html
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import phases
 from headrace.edge.families.common import BaseFamily, spec, table
+from headrace.edge.tally import Tally
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
@@ -27,24 +29,30 @@ class SmallContentFamily(BaseFamily):
 
     specs = table(spec("empty_gif", ("location",), 0), spec("stub_status", ("server", "location"), 0, 1))
 
+    def __init__(self) -> None:
+        self._tally: Tally | None = None
+
     @staticmethod
     def _do_empty_gif(scope: Scope, directive: Directive) -> None:
         scope.settings["empty_gif"] = directive
 
-    @staticmethod
-    def _do_stub_status(scope: Scope, directive: Directive) -> None:
+    def _do_stub_status(self, scope: Scope, directive: Directive) -> None:
         scope.settings["stub_status"] = directive
-        for name in ("active", "reading", "writing", "waiting"):
-            scope.build.variables.define(f"connections_{name}", _count(name))
+        if self._tally is None:
+            self._tally = Tally()
+            scope.build.services.append(self._tally)
+            for name in ("active", "reading", "writing", "waiting"):
+                scope.build.variables.define(f"connections_{name}", _count(name, self._tally))
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Set the handler."""
         for variable in ("active", "reading", "writing", "waiting"):
-            scope.build.variables.define(f"connections_{variable}", _count(variable))
+            scope.build.variables.define(f"connections_{variable}", _count(variable, self._tally))
         if scope.own("empty_gif") is not None:
             location.content = _gif
         elif scope.own("stub_status") is not None:
-            location.content = _status
+            assert self._tally is not None
+            location.content = partial(_status, self._tally)
 
 
 def _gif(request: Request) -> int:
@@ -56,10 +64,10 @@ def _gif(request: Request) -> int:
     return phases.DONE
 
 
-def counts(request: Request) -> dict[str, int]:
-    """Connections of this worker by what they do."""
-    counters = request.exchange.conn.stats
-    waiting, busy = counters.idle, counters.busy
+def counts(request: Request, tally: Tally | None) -> dict[str, int]:
+    """Connections by what they do: of all workers where they tell each other, else of this one."""
+    counters = request.exchange.conn.stats if tally is None else tally.total()
+    waiting, busy = counters.connections - counters.busy, counters.busy
     return {
         "active": counters.connections,
         "waiting": waiting,
@@ -68,18 +76,18 @@ def counts(request: Request) -> dict[str, int]:
     }
 
 
-def _count(name: str) -> Getter:
-    return lambda request: b"%d" % counts(request)[name]
+def _count(name: str, tally: Tally | None) -> Getter:
+    return lambda request: b"%d" % counts(request, tally)[name]
 
 
-def _status(request: Request) -> int:
+def _status(tally: Tally, request: Request) -> int:
     if request.method not in (b"GET", b"HEAD"):
         return 405
     request.discard_body()
-    now, counters = counts(request), request.exchange.conn.stats
+    now, total = counts(request, tally), tally.total()
     text = (
         b"Active connections: %d \nserver accepts handled requests\n %d %d %d \nReading: %d Writing: %d Waiting: %d \n"
     )
-    numbers = (now["active"], counters.accepted, counters.accepted, counters.requests)
+    numbers = (now["active"], total.accepted, total.accepted, total.requests)
     request.respond(200, text % (*numbers, now["reading"], now["writing"], now["waiting"]), b"text/plain")
     return phases.DONE
