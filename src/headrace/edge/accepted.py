@@ -89,6 +89,7 @@ class Accepted:
             encrypted.begin_with(begun)
         try:
             await self._shake(encrypted, timeout)
+            await tls.check(encrypted, self._clock)
         except ConnectionFailed:
             encrypted.close()
             raise

@@ -18,6 +18,7 @@ from headrace.errors import ConfError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from headrace.core.clock import Clock
     from headrace.core.openssl.connection import Connection
     from headrace.core.openssl.context import Context
     from headrace.core.proxy_protocol import ProxyHeader
@@ -142,6 +143,15 @@ class PortTls:
         made = engine.data = Handshake(self.owner, self.default, stream, engine)
         made.proxied = header
         return made
+
+    @staticmethod
+    async def check(stream: TlsStream, clock: Clock) -> None:
+        """Ask about the certificate of the client, where its server wants that."""
+        engine: Any = stream.engine
+        handshake: Handshake = engine.data
+        tls: ServerTls | None = handshake.server.tls
+        if tls is not None and tls.ocsp is not None:
+            await tls.ocsp.look(engine, clock, handshake.log_error)
 
     @staticmethod
     def end(stream: TlsStream) -> None:

@@ -15,6 +15,7 @@ from headrace.edge.values import Value, evaluate
 if TYPE_CHECKING:
     from headrace.core.openssl.connection import Connection
     from headrace.core.openssl.context import Context
+    from headrace.edge.ocsp import ClientCheck
     from headrace.edge.tlsport import Handshake
 
 OPTIONAL_ERRORS: Final = frozenset({18, 19, 20, 21})
@@ -57,7 +58,8 @@ class ServerTls:
     """See the module.
 
     context: None: the server has no certificate, and connections keep the default server's. verify: "off", "on",
-    "optional", "optional_no_ca". late: certificates that depend on the connection. client_hello, certificate,
+    "optional", "optional_no_ca". late: certificates that depend on the connection. ocsp: how
+    clients' certificates are asked about. client_hello, certificate,
     session_fetch, session_store: what scripts do in a handshake; see core.openssl.hooks, which calls them with the
     connection's Handshake (session_fetch with the id too, session_store with the id and the DER).
     """
@@ -66,7 +68,7 @@ class ServerTls:
     verify: str = "off"
     reject: bool = False
     late: tuple[LateCertificate, ...] = ()
-    ocsp: Any = None
+    ocsp: ClientCheck | None = None
     client_hello: Step | None = None
     certificate: Step | None = None
     session_fetch: Callable[[Handshake, bytes], Awaitable[bytes | None] | bytes | None] | None = None
@@ -90,6 +92,8 @@ class ServerTls:
         code = engine.verify_code
         if code and not (verify == "optional_no_ca" and code in OPTIONAL_ERRORS):
             return 495, f"client SSL certificate verify error: ({code}:{engine.verify_message})"
+        if engine.revocation:
+            return 495, f"client SSL certificate verify error: {engine.revocation}"
         if verify == "on" and engine.peer is None:
             return 496, "client sent no required SSL certificate"
         return None

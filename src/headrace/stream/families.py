@@ -30,6 +30,7 @@ from headrace.edge.families.proxy_tls import PROXY_TLS_SPECS, apply_tls, tls_set
 from headrace.edge.families.realip import RealipFamily
 from headrace.edge.families.resolver import TIMEOUT, ResolverFamily
 from headrace.edge.families.tls import TlsFamily, server_tls
+from headrace.edge.families.tls_ocsp import OCSP_NAMES
 from headrace.edge.families.upstream import UpstreamFamily
 from headrace.edge.listen import parse_listen
 from headrace.edge.scope import Build, Scope
@@ -135,11 +136,17 @@ class _Resolver(_Borrowed, ResolverFamily):
 
 
 class _Tls(_Borrowed, TlsFamily):
-    specs = moved(TlsFamily.specs, "ssl_early_data", "ssl_buffer_size") | table(spec("ssl_alpn", SS, 1, MANY))
+    specs = moved(TlsFamily.specs, "ssl_early_data", "ssl_buffer_size", *OCSP_NAMES) | table(
+        spec("ssl_alpn", SS, 1, MANY)
+    )
 
 
 class Script(Protocol):
     """A family of a language: it adds steps and content to servers when all else is known of them."""
+
+    def before_tls(self, scope: Scope) -> None:
+        """Say what the handshakes of the level run (edge.families.tls.server_tls takes it)."""
+        ...
 
     def compose_server(self, scope: Scope, server: StreamServer) -> None:
         """Add what the level's directives say."""
@@ -304,6 +311,8 @@ class StreamFamily(BaseFamily):
         made.preread_timeout = get("preread_timeout", 30.0)
         made.proxy_protocol_timeout = get("proxy_protocol_timeout", 30.0)
         made.handshake_timeout = get("ssl_handshake_timeout", 60.0)
+        for family in self._scripts:
+            family.before_tls(scope)
         made.tls = server_tls(scope, "stream", get("ssl_alpn", ()))
         self._proxy(scope, made.proxy)
         made.preread = (*(setter(*one) for one in scope.own("sets", [])), *made.preread)

@@ -249,7 +249,7 @@ class Connection(Acts, Facts):
     def staple(self) -> bool:
         """Set the OCSP response of the server's certificate, if there is one."""
         stapler = self.context.stapler
-        response = None if stapler is None else stapler.response(library().SSL_get_certificate(self.pointer))
+        response = None if stapler is None else stapler.response(self, library().SSL_get_certificate(self.pointer))
         if response is None:
             return self.stapled
         self.set_ocsp_response(response)

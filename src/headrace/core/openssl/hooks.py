@@ -57,8 +57,8 @@ class Hooks:
 class Stapler(Protocol):
     """What has the OCSP responses of a context's certificates."""
 
-    def response(self, certificate: int) -> bytes | None:
-        """The response to staple for a certificate (its X509), None when there is none yet."""
+    def response(self, connection: Connection, certificate: int) -> bytes | None:
+        """The response to staple on a connection for a certificate (its X509), None when there is none yet."""
         ...
 
 

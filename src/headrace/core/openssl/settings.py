@@ -73,5 +73,6 @@ class Settings:
     tickets: bool = True
     ticket_keys: tuple[str, ...] = ()
     early_data: bool = False
+    stapling: Stapling | None = None
     record_size: int = 16384
     reuse_sessions: bool = False

@@ -22,6 +22,15 @@ from headrace.edge.families.common import (
     table,
     time_of,
 )
+from headrace.edge.families.tls_ocsp import (
+    LEAST_ZONE,
+    OCSP_NAMES,
+    OCSP_SPECS,
+    add_client_check,
+    add_stapler,
+    ocsp_value,
+    stapling_of,
+)
 from headrace.edge.tlsserver import LateCertificate, ServerTls, located
 from headrace.edge.values import compile_value
 from headrace.errors import ConfError
@@ -35,7 +44,6 @@ _FILES: Final = ("ssl_client_certificate", "ssl_trusted_certificate", "ssl_crl",
 _SOURCES: Final = ("ssl_certificate", "ssl_certificate_key")
 _FLAGS: Final = ("ssl_prefer_server_ciphers", "ssl_session_tickets", "ssl_early_data", "ssl_reject_handshake")
 _VERIFY: Final = ("off", "on", "optional", "optional_no_ca")
-_LEAST_ZONE: Final = 8 * 4096
 _RECORD: Final = (512, 16384)
 
 
@@ -56,6 +64,7 @@ class TlsFamily(BaseFamily):
         spec("ssl_session_ticket_key", HS, 1),
         spec("ssl_buffer_size", HS, 1),
         spec("ssl_conf_command", HS, 2),
+        *OCSP_SPECS,
     )
 
     def apply(self, scope: Scope, directive: Directive) -> Scope | None:
@@ -81,6 +90,8 @@ class TlsFamily(BaseFamily):
             return located(args[0], scope.build.conf_dir)
         if name == "ssl_password_file":
             return read_passphrases(directive, located(args[0], scope.build.conf_dir))
+        if name in OCSP_NAMES:
+            return ocsp_value(scope, directive)
         reader = _READERS.get(name)
         return args[0] if reader is None else reader(directive)
 
@@ -123,7 +134,7 @@ def _session_cache(directive: Directive) -> Cache:
             found = parse_size(text)
             if not zone or not found:
                 raise ConfError(f'invalid session cache "{word}"', directive.place)
-            if found < _LEAST_ZONE:
+            if found < LEAST_ZONE:
                 raise ConfError(f'session cache "{word}" is too small', directive.place)
             size = found
         else:
@@ -193,11 +204,15 @@ def server_tls(scope: Scope, kind: str = "http", alpn: tuple[str, ...] = ()) -> 
         tickets=get("ssl_session_tickets", True),
         ticket_keys=tuple(get("ssl_session_ticket_key", ())),
         early_data=get("ssl_early_data", False),
+        stapling=stapling_of(scope) if kind == "http" else None,
         record_size=get("ssl_buffer_size", _RECORD[1]),
     )
     made.context = context_of(scope, settings)
     made.client_hello, made.certificate = steps.get("ssl_client_hello"), steps.get("ssl_certificate")
     made.session_fetch, made.session_store = steps.get("ssl_session_fetch"), steps.get("ssl_session_store")
+    if kind == "http":
+        add_stapler(scope, made)
+        add_client_check(scope, made)
     return made
 
 
