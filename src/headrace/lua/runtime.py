@@ -32,6 +32,7 @@ from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.api.balancer import BalancerApi
 from headrace.lua.api.errlog import ErrlogApi
+from headrace.lua.api.ocsp import OcspApi
 from headrace.lua.api.pem import PemApi
 from headrace.lua.api.pipes import PipesApi
 from headrace.lua.api.process import ProcessApi
@@ -149,7 +150,7 @@ class Runtime:
             self.balancer,
             self.threads,
         )
-        for part in (*parts, self.pipes, self.errlog, self.ssl, PemApi(), *self.side.parts):
+        for part in (*parts, self.pipes, self.errlog, self.ssl, PemApi(), OcspApi(), *self.side.parts):
             host.update(part.functions())
         values = {
             "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",

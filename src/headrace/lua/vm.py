@@ -35,6 +35,7 @@ PRELUDE: Final = (
     "receive",
     "connect",
     "tlsphase",
+    "ocsp",
     "ssl",
     "until",
     "udp",

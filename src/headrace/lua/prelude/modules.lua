@@ -22,7 +22,6 @@ for _, name in ipairs {
 end
 
 for _, name in ipairs {
-    "ngx.ocsp",
     "resty.core.ndk",
 } do
     preload[name] = function()
