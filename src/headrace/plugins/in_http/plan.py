@@ -53,12 +53,14 @@ class Options:
     """The parameters of the source that a plan depends on.
 
     answer: status, fields and body of a request that succeeded. parsed: a <parse> section decides the
-    format, not the Content-Type. deduplicates: chunks that have a name are kept once.
+    format, not the Content-Type. remote_addr: records get the client's address. deduplicates: chunks that have a
+    name are kept once.
     """
 
     tag_prefix: str = ""
     add_http_headers: bool = False
     add_query_params: bool = False
+    remote_addr: bool = False
     cors: Cors | None = None
     parsed: bool = False
     deduplicates: bool = False
@@ -72,7 +74,7 @@ class Plan:
     tag: of its events. decode: the whole body is in this format; None: a form, parameters alone, or
     what <parse> reads. coding: Content-Encoding. time: from the query, in nanoseconds. added: fields for
     each record. forwarded: the first address of X-Forwarded-For. fields: header lines of every answer.
-    named: the request names the chunk that is its body.
+    named: the request names the chunk that is its body. plain: JSON, and nothing of the request but the tag counts.
     kept, closing: the head of the answer when all is well, body: its body; kept_whole, closing_whole: both together.
     final: an answer that needs no body of the request.
     """
@@ -93,6 +95,7 @@ class Plan:
     kept_whole: bytes = b""
     closing_whole: bytes = b""
     named: bool = False
+    plain: bool = False
     final: bool = False
 
 
@@ -100,7 +103,7 @@ class Planner:
     """Plans of one source."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self.options = options
         self.kept: dict[bytes, Plan] = {}
         """Plans by the shape of their head (its bytes but for the size of the body)."""
         self._named: dict[bytes, Plan] = {}
@@ -109,11 +112,11 @@ class Planner:
     def plan(self, head: RequestHead) -> Plan:
         """Find or work out the plan of a head. Raises HttpError 400 for a tag that is not UTF-8."""
         # With all header fields in the records the size of the body is one of them.
-        raw = head.raw if self._options.add_http_headers else head.shape
+        raw = head.raw if self.options.add_http_headers else head.shape
         if (known := self.kept.get(raw)) is not None:
             return known
         found = 0
-        named = self._options.deduplicates and _CHUNK_NAME.fullmatch(head.header(CHUNK) or b"") is not None
+        named = self.options.deduplicates and _CHUNK_NAME.fullmatch(head.header(CHUNK) or b"") is not None
         if named:
             # Every chunk has another name: heads are kept without it.
             raw, found = _CHUNK_LINE.subn(b"", raw, 1)
@@ -130,11 +133,11 @@ class Planner:
 
     def cors_fields(self, head: RequestHead) -> bytes:
         """The header lines for the answer to a refused request, so that a page may read the reason."""
-        cors = self._options.cors
+        cors = self.options.cors
         return b"" if cors is None else cors.fields(head.header(b"origin")) or b""
 
     def _make(self, head: RequestHead, *, named: bool = False) -> Plan:
-        options = self._options
+        options = self.options
         if head.method == b"OPTIONS":
             return self._preflight(head)
         # Load balancers ask for their health by GET (https://docs.fluentd.org/input/http, since 1.2.6).
@@ -158,6 +161,9 @@ class Planner:
         plan.named = named
         if named:
             plan.fields += _DEDUPES
+        plan.plain = plan.decode is FORMATS["json"] and not (
+            plan.coding or plan.time is not None or plan.added or named or options.remote_addr
+        )
         status, fields, plan.body = options.answer
         size = None if status == 204 else len(plan.body)
         plan.kept = answers.head(status, fields + plan.fields, size, keep_alive=True)
@@ -172,12 +178,12 @@ class Planner:
             tag = path[1:].rstrip(b"/").replace(b"/", b".").decode()
         except UnicodeDecodeError as error:
             raise HttpError(400, "the tag is not UTF-8", close=False) from error
-        prefix = self._options.tag_prefix
+        prefix = self.options.tag_prefix
         return f"{prefix}.{tag}" if prefix else tag
 
     def _body(self, plan: Plan, head: RequestHead) -> None:
         plan.coding = head.header(b"content-encoding") or b""
-        if self._options.parsed:
+        if self.options.parsed:
             return
         plan.content_type = head.header(b"content-type") or b""
         plan.media = plan.content_type.partition(b";")[0].strip().lower()
@@ -185,7 +191,7 @@ class Planner:
 
     def _added(self, plan: Plan, head: RequestHead) -> dict[str, Any]:
         added: dict[str, Any] = {}
-        if self._options.add_http_headers:
+        if self.options.add_http_headers:
             for name, value in head.headers():
                 if name.lower() == CHUNK:
                     continue
@@ -194,13 +200,13 @@ class Planner:
                 before = added.get(key)
                 # A field that comes twice is an array, as Fluentd's parser makes it.
                 added[key] = text if before is None else [*(before if type(before) is list else [before]), text]
-        if self._options.add_query_params:
+        if self.options.add_query_params:
             for name, value in plan.query.items():
                 added["QUERY_" + _upper(name)] = _text(value)
         return added
 
     def _preflight(self, head: RequestHead) -> Plan:
-        cors = self._options.cors
+        cors = self.options.cors
         if cors is None:
             return _final(403, b"")
         fields = cors.preflight(
