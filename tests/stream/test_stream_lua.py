@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 
 import pytest
+import trustme
 
 from headrace.conf.nginx import parse
 from headrace.conf.params import Problems
@@ -204,6 +206,37 @@ async def test_a_cosocket_ends_its_side(served):
         + "server { listen SOCKb; content_by_lua_block { local s = ngx.req.socket() ngx.print('b:', s:receive('*a')) } }"
     )
     assert (await served.ask()).startswith(b"1 closed b:allfalse")
+
+
+async def test_scripts_in_handshakes(served, tmp_path):
+    authority = trustme.CA()
+    for name in ("one.example", "two.example"):
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(tmp_path / f"{name}.pem")
+    await served.start(
+        """server { listen SOCKa ssl; ssl_certificate one.example.pem; ssl_certificate_key one.example.pem;
+        ssl_client_hello_by_lua_block {
+            local name = require("ngx.ssl.clienthello").get_client_hello_server_name()
+            if name == "no.example" then ngx.exit(ngx.ERROR) end
+        }
+        ssl_certificate_by_lua_block {
+            local ssl = require "ngx.ssl"
+            ngx.sleep(0.001)
+            if ssl.server_name() ~= "two.example" then return end
+            local file = assert(io.open(ngx.config.prefix() .. "two.example.pem")):read("*a")
+            assert(ssl.clear_certs()) assert(ssl.set_cert(assert(ssl.parse_pem_cert(file))))
+            assert(ssl.set_priv_key(assert(ssl.parse_pem_priv_key(file))))
+        }
+        content_by_lua_block { local s = ngx.req.socket() ngx.say(s:receive(), ngx.var.ssl_server_name) } }"""
+    )
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    for name in ("one.example", "two.example"):
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/a", ssl=context, server_hostname=name)
+        writer.write(b"line\n")
+        assert await reader.read() == b"line" + name.encode() + b"\n"
+        writer.close()
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_unix_connection(f"{tmp_path}/a", ssl=context, server_hostname="no.example")
 
 
 async def test_http_and_stream_are_apart(served):

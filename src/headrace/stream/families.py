@@ -148,6 +148,10 @@ class Script(Protocol):
         """Say what the handshakes of the level run (edge.families.tls.server_tls takes it)."""
         ...
 
+    def before_tls(self, scope: Scope) -> None:
+        """Say what the handshakes of the level run (edge.families.tls.server_tls takes it)."""
+        ...
+
     def compose_server(self, scope: Scope, server: StreamServer) -> None:
         """Add what the level's directives say."""
         ...
@@ -311,6 +315,8 @@ class StreamFamily(BaseFamily):
         made.preread_timeout = get("preread_timeout", 30.0)
         made.proxy_protocol_timeout = get("proxy_protocol_timeout", 30.0)
         made.handshake_timeout = get("ssl_handshake_timeout", 60.0)
+        for family in self._scripts:
+            family.before_tls(scope)
         for family in self._scripts:
             family.before_tls(scope)
         made.tls = server_tls(scope, "stream", get("ssl_alpn", ()))

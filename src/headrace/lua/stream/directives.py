@@ -12,7 +12,7 @@ from headrace.edge.families.common import flag, spec, table
 from headrace.edge.families.maps import variable_name
 from headrace.lua.directives import LuaFamily
 from headrace.lua.runtime import Runtime
-from headrace.lua.specs import HANDSHAKE, SPECS
+from headrace.lua.specs import SPECS
 from headrace.lua.stream.handlers import StreamHandlers
 from headrace.lua.stream.side import StreamSide
 from headrace.stream.families import moved
@@ -37,7 +37,8 @@ _PHASES: Final = (
     "body_filter",
     "exit_worker",
     "content",
-    *HANDSHAKE,
+    "ssl_session_fetch",
+    "ssl_session_store",
 )
 _ONLY_HTTP: Final = (
     *(name for name in SPECS if name.startswith(tuple(f"{phase}_by_lua" for phase in _PHASES))),
@@ -77,6 +78,10 @@ class StreamLuaFamily(LuaFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """Nothing: http's locations are not its matter."""
+
+    def before_tls(self, scope: Scope) -> None:
+        """See stream.families.Script."""
+        self._shake(scope)
 
     def compose_server(self, scope: Scope, server: StreamServer) -> None:
         """Add what scripts do to a server of the block."""
