@@ -282,3 +282,36 @@ async def test_what_a_stateful_filter_lets_through_has_no_id():
     assert ids == [b"", derived_id(b"name", b"copy 1")]
     assert batch.id == b"name"
     await kit.stop()
+
+
+async def test_who_comes_first_on_the_way_of_a_tag_looks_into_its_events_or_not(tmp_path):
+    """A filter, and a buffer whose chunks are text or depend on a field; not one that keeps what came."""
+    kit = Kit(f"""
+        <filter filtered>
+          @type grep
+        </filter>
+        <match filtered direct>
+          @type null
+        </match>
+        <match text>
+          @type file
+          path {tmp_path}/text
+        </match>
+        <match packed>
+          @type null
+          <buffer tag>
+            @type memory
+          </buffer>
+        </match>
+        <match field>
+          @type null
+          <buffer name>
+            @type memory
+          </buffer>
+        </match>
+    """)
+    await kit.start()
+    looks = kit.pipeline.router.looks_into
+    found = {tag: looks(tag) for tag in ("filtered", "direct", "text", "packed", "field", "nobody")}
+    assert found == dict.fromkeys(found, False) | {"filtered": True, "text": True, "field": True}
+    await kit.stop()

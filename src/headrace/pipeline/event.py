@@ -231,6 +231,16 @@ class Batch:
         """
         return cls(None, data, count_packed(data) if count is None else count)
 
+    @classmethod
+    def read(cls, data: bytes, count: int) -> Batch | None:
+        """Return a batch of a packed stream that is decoded at once; None when it is unusual or the count is wrong."""
+        columns = read_columns(data, count)
+        if columns is None:
+            return None
+        made = cls(None, data, count)
+        made._columns = columns
+        return made
+
     def with_ack(self, ack: int) -> Batch:
         """Return a batch of the same events whose answer waits for something else."""
         same = Batch(self._events, self._packed, self.count)

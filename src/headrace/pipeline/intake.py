@@ -99,6 +99,12 @@ class Intake:
         self._group = None if keys.tag else keys.of_tag("")[0]
 
     @property
+    def reads(self) -> bool:
+        """Whether it looks at the records of every batch, as its output formats them or its chunk keys are fields."""
+        shaper = self.shaper
+        return shaper.formats or not shaper.keys.simple
+
+    @property
     def waiting(self) -> int:
         """Batches that wait for room."""
         return len(self._waiters)

@@ -204,6 +204,11 @@ class Router:
         taker = getattr(self._hot.get(tag) or self._route(tag), "__self__", None)
         return getattr(taker, "only_counts", False) and getattr(taker, "runner", None) is None
 
+    def looks_into(self, tag: str) -> bool:
+        """Whether whoever comes first on the way of a tag looks at its events: a filter, or a buffer that formats."""
+        taker = getattr(self._hot.get(tag) or self._route(tag), "__self__", None)
+        return taker is None or getattr(taker, "reads", False)
+
     def reroute(self) -> None:
         """Work out anew where tags lead: methods of plugins were replaced."""
         self._forget()

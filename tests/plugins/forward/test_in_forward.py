@@ -651,12 +651,14 @@ NAMES = st.sampled_from(["chunk", "size", "compressed", "fluent_signal", "x"])
 
 
 @given(
-    st.lists(st.tuples(ODD, st.dictionaries(NAMES, ODD, max_size=3), st.sampled_from("pfs")), max_size=4), st.booleans()
+    st.lists(st.tuples(ODD, st.dictionaries(NAMES, ODD, max_size=3), st.sampled_from("pfs")), max_size=4),
+    st.booleans(),
+    st.booleans(),
 )
-def test_no_message_is_unexpected(messages, looks):
+def test_no_message_is_unexpected(messages, looks, reads):
     """Whatever it is made of, it is taken or refused."""
     decoder = Decoder()
-    terms = Terms(lambda: T, looks=looks)
+    terms = Terms(lambda: T, looks=looks, reads=lambda _tag: reads)
     for body, options, form in messages:
         entries = {"p": pack_value(body), "f": [[EventTime(T), body], body], "s": body}[form]
         data = pack_value(["t", entries, body, options] if form == "s" else ["t", entries, options])

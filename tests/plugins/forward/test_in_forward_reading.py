@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from headrace.core.stream import READ_SIZE
 from headrace.pipeline.counting import count_values
 from headrace.pipeline.event import pack_event
+from headrace.plugins.forward import entries
 from headrace.plugins.forward.messages import encode_packed
 from headrace.plugins.forward.stream import Decoder
 from headrace.plugins.in_forward.connection import MOST_READ
+from headrace.plugins.in_forward.intake import Terms, bring
 from headrace.plugins.in_forward.room import PATIENCE, Room
 from headrace.testing.clock import FakeClock
 
@@ -45,6 +47,23 @@ def test_a_count_is_confirmed_after_others_that_were_wrong():
             count_values(ENTRIES[:-1], 2000)
         large = ENTRIES * 10
         assert count_values(large, 20_000) == 20_000
+
+
+@pytest.mark.parametrize("off", [-2000, -1, 0, 1])
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("bad", [b"", b"\x92\xce\0\0\0\1\x02"])
+def test_entries_that_are_looked_at_anyway_are_decoded_and_not_counted(off, reads, bad, monkeypatch):
+    """A wrong count, or an entry that is no event, costs the others nothing in either case."""
+    counted = []
+    monkeypatch.setattr(entries, "count", lambda data, said: counted.append(said) or count_values(data, said))
+    terms = Terms(lambda: T, reads=lambda tag: reads and tag == "t")
+    number = 2000 + bool(bad)
+    (message,) = Decoder().feed(encode_packed("t", bad + ENTRIES, max(number + off, 0), chunk_id=b"1" * 16))
+    batch = bring(message, terms, None).batch
+    assert batch.count == number
+    assert batch.packed() == bad + ENTRIES
+    assert len(batch.events()) == batch.count == 2000
+    assert bool(counted) == (not reads or bool(off or bad))
 
 
 async def test_reads_grow_with_what_is_under_way_and_shrink_again():

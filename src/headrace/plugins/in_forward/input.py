@@ -141,6 +141,7 @@ class ForwardInput(Source):
             looks=bool(self.skip_invalid_event),
             deduplicates=self.deduplicate,
             only_counts=self._only_counts,
+            reads=self._reads,
         )
         self._server = ForwardServer(self, terms)
         self._server.start()
@@ -150,6 +151,10 @@ class ForwardInput(Source):
     def _only_counts(self, tag: str) -> bool:
         router = self.router
         return type(router) is Router and router.only_counts(tag)
+
+    def _reads(self, tag: str) -> bool:
+        router = self.router
+        return type(router) is Router and router.looks_into(tag)
 
     def rerouted(self) -> None:
         """Events go to another router from now on."""

@@ -34,6 +34,7 @@ class Terms:
     """The parameters that what a message brings depends on. now: the wall clock in nanoseconds.
 
     only_counts: whether nobody looks at the events of a tag: then the sender's count of packed ones is believed.
+    reads: whether the first on the way of a tag looks at all of them: then they are decoded and not counted before.
     """
 
     now: Callable[[], int]
@@ -44,6 +45,7 @@ class Terms:
     looks: bool = False
     deduplicates: bool = True
     only_counts: Callable[[str], bool] | None = None
+    reads: Callable[[str], bool] | None = None
 
 
 class Brought:
@@ -69,17 +71,21 @@ def bring(message: Message, terms: Terms, added: Record | None) -> Brought:
     if compression := message.compression:
         packed = entries.expand(compression, packed, terms.expanded_limit, terms.ratio_limit)
     left_out = 0
+    batch: Batch | None = None
     if message.kind == PACKED and message.count and terms.only_counts is not None and terms.only_counts(tag):
         count = message.count
     elif message.kind == PACKED and not terms.looks and entries.is_usual(packed):
-        count = entries.count(packed, message.count)
+        if len(packed) <= entries.LARGE and terms.reads is not None and terms.reads(tag):
+            batch = Batch.read(packed, message.count)
+        count = entries.count(packed, message.count) if batch is None else batch.count
     elif message.kind == SINGLE and len(packed) <= entries.LARGE and entries.is_event(packed):
         count = 1
     else:
         packed, count, left_out = entries.look(packed, terms.now())
         if left_out and not count and not terms.looks:
             raise Refused("no entry of the message is an event")
-    batch = Batch.from_packed(packed, count)
+    if batch is None:
+        batch = Batch.from_packed(packed, count)
     if added and count:
         batch = Batch.of([(time, record | added) for time, record in batch.events()])
     if terms.deduplicates and (chunk := message.option("chunk")) is not None:
