@@ -14,7 +14,7 @@ from headrace.edge.ranges import condition_status, offer_ranges
 from headrace.errors import ConnectionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
 
     from headrace.edge.ranges import Parts
     from headrace.edge.request import Request
@@ -23,9 +23,17 @@ SMALL: Final = 32768
 PIECE: Final = 65536
 
 
-def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitable[int | None]:
-    """Answer with an open regular file, whose descriptor this takes over."""
+def send_file(
+    request: Request, fd: int, info: os.stat_result, *, lead: bytes = b"", skip: int = 0
+) -> int | Awaitable[int | None]:
+    """Answer with an open regular file, whose descriptor this takes over.
+
+    lead: bytes to send in place of the first `skip` bytes of the file.
+    """
     size, modified = info.st_size, int(info.st_mtime)
+    if lead:
+        size += len(lead) - skip
+        request.whole_body = True
     request.content_length = size
     request.last_modified = modified
     tag = b'"%x-%x"' % (modified, size) if request.location.etag else None
@@ -50,36 +58,36 @@ def send_file(request: Request, fd: int, info: os.stat_result) -> int | Awaitabl
     request.send_header()
     parts = request.parts
     if request.body_filters or not (request.location.sendfile or size <= SMALL):
-        return _send_read(request, fd, size, parts)
+        return _send_read(request, fd, parts or ((lead, skip, info.st_size),), parts)
     if parts is None and size <= SMALL:
         try:
-            data = os.pread(fd, size, 0) if size else b""
+            data = lead + os.pread(fd, size - len(lead), skip) if size else b""
         finally:
             os.close(fd)
         if len(data) < size:
             return phases.ERROR
         request.output(data)
-        request.finish()
-        return phases.DONE
-    if parts is None:
-        request.output_file(fd, 0, size)
     else:
-        for head, start, end in parts:
-            if head:
-                request.output(head)
-            request.output_file(fd, start, end - start)
-        if parts.tail:
-            request.output(parts.tail)
-            request.push()
-    request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
+        _send_pieces(request, fd, parts or ((lead, skip, info.st_size),), parts)
     request.finish()
     return phases.DONE
 
 
-async def _send_read(request: Request, fd: int, size: int, parts: Parts | None) -> int:
+def _send_pieces(request: Request, fd: int, pieces: Iterable[tuple[bytes, int, int]], parts: Parts | None) -> None:
+    for head, start, end in pieces:
+        if head:
+            request.output(head)
+        request.output_file(fd, start, end - start)
+    if parts is not None and parts.tail:
+        request.output(parts.tail)
+        request.push()
+    request.exchange.conn.stream.chain.mark(lambda _error: os.close(fd))
+
+
+async def _send_read(request: Request, fd: int, pieces: Iterable[tuple[bytes, int, int]], parts: Parts | None) -> int:
     """Read and send, for filters or `sendfile off`, no faster than the client takes it."""
     try:
-        for head, start, end in parts or ((b"", 0, size),):
+        for head, start, end in pieces:
             if head:
                 request.output(head)
             while start < end and not request.exchange.aborted:

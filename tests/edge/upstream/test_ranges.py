@@ -92,3 +92,26 @@ def test_the_filter_does_not_care_how_bytes_come(cut):
     out = b"".join(one.body(None, data[at : at + cut], at + cut >= 100) for at in range(0, 100, cut))
     assert len(out) == parts.length
     assert out == b"".join(head + data[a:b] for head, a, b in parts) + parts.tail
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"),
+    [
+        ("/a.flv?start=100", ("Range: bytes=0-9",)),
+        ("/a.flv?start=100", ("Range: bytes=-10",)),
+        ("/a.flv?start=100", ("Range: bytes=5-99",)),
+        ("/a.flv?start=100", ()),
+        ("/a.flv?start=0", ()),
+        ("/a.flv?start=x", ()),
+        ("/a.flv?start=100000", ()),
+        ("/b.flv?start=1", ()),
+        ("/a.flv", ("Range: bytes=0-9",)),
+    ],
+)
+async def test_flv(ours, nginx, tmp_path, target, fields):
+    (tmp_path / "a.flv").write_bytes(b"".join(b"X%03dXXXXXX" % number for number in range(5000)))
+    answers = []
+    for side in (ours, nginx):
+        await side.start(f"root {tmp_path}; location / {{ flv; }}")
+        answers.append(told(await side.get(target, *fields)))
+    assert answers[0] == answers[1]

@@ -14,6 +14,7 @@ from headrace.edge.families.charset import CharsetFamily
 from headrace.edge.families.compress import BrotliFamily, ZstdFamily
 from headrace.edge.families.dav import DavFamily
 from headrace.edge.families.echo import EchoFamily
+from headrace.edge.families.flv import FlvFamily
 from headrace.edge.families.geo import GeoFamily
 from headrace.edge.families.grpc import GrpcFamily
 from headrace.edge.families.gzip import GzipFamily
@@ -90,6 +91,7 @@ def builtin() -> list[Family]:
         StaticFamily(),
         AutoindexFamily(),
         DavFamily(),
+        FlvFamily(),
         BrotliFamily(),
         ZstdFamily(),
         GzipStaticFamily(),
