@@ -80,7 +80,8 @@ ngx.header["X-Token"] = ngx.escape_uri(token)
 ngx.header["Cache-Control"] = "private"
 ngx.status = 200
 local view = { title = clean, method = ngx.req.get_method(), uri = ngx.var.uri, agent = headers["User-Agent"] or "-",
-    host = ngx.var.host, time = ngx.http_time(ngx.time()), unescaped = ngx.unescape_uri("a%20b"), crc = ngx.crc32_short(clean) }
+    host = ngx.var.host, time = ngx.http_time(ngx.time()), unescaped = ngx.unescape_uri("a%20b"),
+    crc = ngx.crc32_short(clean) }
 local page = string.gsub([[<html><head><title>{{title}}</title></head><body>
 <p>{{method}} {{uri}} on {{host}} by {{agent}} at {{time}}</p><p>{{unescaped}} {{crc}}</p></body></html>
 ]], "{{(%w+)}}", view)
@@ -89,7 +90,8 @@ ngx.print(page)
 
 JSON = """
 local cjson = require "cjson"
-local text = [[{"user":{"id":12345,"name":"somebody","email":"somebody@example.com","roles":["admin","editor","viewer"]},
+local text = [[{"user":{"id":12345,"name":"somebody","email":"somebody@example.com",
+"roles":["admin","editor","viewer"]},
 "items":[{"id":1,"price":12.5,"tags":["a","b"]},{"id":2,"price":7.25,"tags":["c"]},{"id":3,"price":99,"tags":[]}],
 "paid":true,"note":null,"address":{"street":"Long Road 1","city":"Town","zip":"12345"}}]]
 local order = cjson.decode(text)

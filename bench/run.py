@@ -2,7 +2,7 @@
 
     python bench/run.py [JOB ...] [--quick] [--json FILE]
 
-JOB: cosocket, hello, gateway, reuse, receiver, forward, tail, scale, memory (all by default). A peer that is missing is named,
+JOB: cosocket, hello, gateway, gateway_scale, reuse, receiver, forward, tail, scale, memory (all by default). A peer that is missing is named,
 and its ratios are left out. The JSON is kept under bench/results/.
 """
 
@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-JOBS = ("cosocket", "hello", "gateway", "reuse", "receiver", "forward", "tail", "scale", "memory")
+JOBS = ("cosocket", "hello", "gateway", "gateway_scale", "reuse", "receiver", "forward", "tail", "scale", "memory")
 
 
 def pick(result: Any, path: str) -> float | None:
