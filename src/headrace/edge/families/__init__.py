@@ -36,6 +36,7 @@ from headrace.edge.families.proxy import ProxyFamily
 from headrace.edge.families.python import PythonFamily
 from headrace.edge.families.rate import RateFamily
 from headrace.edge.families.realip import RealipFamily
+from headrace.edge.families.redis2 import Redis2Family
 from headrace.edge.families.referer import RefererFamily
 from headrace.edge.families.resolver import ResolverFamily
 from headrace.edge.families.rewrite import RewriteFamily
@@ -106,6 +107,7 @@ def builtin() -> list[Family]:
         ScgiFamily(),
         UwsgiFamily(),
         MemcachedFamily(),
+        Redis2Family(),
         GrpcFamily(),
         EchoFamily(),
         SetMiscFamily(),

@@ -38,8 +38,8 @@ _NEXT: Final = {
 """A word of ..._next_upstream -> the kind of failure."""
 
 
-class _TextFamily(PassFamily):
-    """What both have in common: the names of failures."""
+class TextFamily(PassFamily):
+    """What protocols of lines have in common: the names of failures."""
 
     def _do_next_upstream(self, scope: Scope, directive: Directive) -> None:
         words = [word for word in directive.args if word not in _NEXT]
@@ -49,7 +49,7 @@ class _TextFamily(PassFamily):
         scope.set_once(directive, frozenset() if "off" in kinds else kinds)
 
 
-class MemcachedFamily(_TextFamily):
+class MemcachedFamily(TextFamily):
     """memcached_pass and its kind."""
 
     prefix = "memcached"
@@ -84,7 +84,7 @@ class MemcachedFamily(_TextFamily):
         location.content = service.handle
 
 
-class MemcFamily(_TextFamily):
+class MemcFamily(TextFamily):
     """memc_pass and its kind."""
 
     prefix = "memc"
@@ -137,12 +137,12 @@ class MemcFamily(_TextFamily):
 
 
 def lead(scope: Scope, service: PassService, directive: Directive, target: str | Value) -> None:
-    """Tell a service of memcached's protocol where it leads to."""
+    """Tell a service of such a protocol where it leads to."""
     if isinstance(target, str):
         url = parse_url(target, 0, "upstream", directive.place)
         if url.unix is None and not url.explicit and url.host.lower() not in scope.build.upstreams:
             raise ConfError(f'no port in upstream "{target}"', directive.place)
-        service.fix("memcached", url, group_for(scope, url, directive))
+        service.fix(service.scheme, url, group_for(scope, url, directive))
     else:
         service.target = target
     use_resolver(scope, service)

@@ -45,6 +45,7 @@ HIDDEN: Final = {
     "uwsgi": ORDERS,
     "memcached": ORDERS,
     "memc": ORDERS,
+    "redis2": ORDERS,
 }
 """Fields of the upstream's answer that stay here unless ..._pass_header names them."""
 IGNORABLE: Final = frozenset(
