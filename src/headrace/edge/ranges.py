@@ -27,7 +27,7 @@ def http_time(text: bytes) -> int | None:
 
 def condition_status(request: Request, modified: int, tag: bytes | None) -> int:
     """304 or 412 when the request's conditions say so, else 200 (RFC 9110 13.2.2, as nginx orders them)."""
-    if not request.may_have(b"if-"):
+    if request.unconditional or not request.may_have(b"if-"):
         return 200
     since = request.header_in(b"if-unmodified-since")
     if since is not None and modified > (http_time(since) or 0):

@@ -80,8 +80,8 @@ class Request:
     abandoned: bool = False
     chunked: bool = False
     started: bool = False
-    no_server: bool = False
-    """The answer has no Server field."""
+    no_server = unconditional = False
+    """The answer has no Server field; what the client says in If-Match and its like does not matter."""
     lua: Any = None
     parent: Request | None = None
     """The request that this one is a subrequest of."""

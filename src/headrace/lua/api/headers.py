@@ -72,6 +72,8 @@ class HeadersApi:
             "get_header": self.get_header,
             "change_fields": self.change_fields,
             "clear_header": self.clear_header,
+            "set_reason": self.set_reason,
+            "bypass_if_checks": self.bypass_if_checks,
             "headers_out": self.headers_out,
             "headers_in": self.headers_in,
             "clear_header_in": self.clear_header_in,
@@ -121,6 +123,14 @@ class HeadersApi:
             request.headers_out.remove(name)
             if lower == b"date":
                 request.headers_out.set(b"Date", b"")  # none, instead of the one that every answer has
+
+    def set_reason(self, request_id: int, reason: bytes) -> None:
+        """The words behind the status; they end with their line."""
+        self.requests[request_id].reason = reason.translate(None, b"\r\n\0")
+
+    def bypass_if_checks(self, request_id: int) -> None:
+        """The conditions of the client (If-Match and its like) do not matter for this answer."""
+        self.requests[request_id].unconditional = True
 
     def headers_out(self, request_id: int) -> bytes:
         """All fields of the answer so far."""

@@ -15,11 +15,39 @@ end
 preload["resty.core"] = give { version = base.version }
 preload["resty.core.base"] = give(base)
 for _, name in ipairs {
-    "base64", "coroutine", "ctx", "exit", "hash", "misc", "phase", "request", "response", "socket", "time", "uri",
-    "utils", "var", "worker", "param", "shdict",
+    "base64", "coroutine", "exit", "hash", "misc", "phase", "request", "response", "socket", "uri", "var", "worker", "param", "shdict",
 } do
     preload["resty.core." .. name] = give { version = base.version }
 end
+
+local math = math
+
+preload["resty.core.time"] = give {
+    version = base.version,
+    monotonic_msec = function()
+        return math.floor(S.mono())
+    end,
+    monotonic_time = function()
+        return math.floor(S.mono()) / 1000
+    end,
+}
+preload["resty.core.utils"] = give {
+    version = base.version,
+    str_replace_char = function(text, find, replace)
+        return (text:gsub(find:sub(1, 1):gsub("%W", "%%%0"), (replace:sub(1, 1):gsub("%%", "%%%%"))))
+    end,
+}
+preload["resty.core.ctx"] = give {
+    version = base.version,
+    --- ngx.ctx; made of this table when there is none yet.
+    get_ctx_table = function(made)
+        local R = S.R
+        if R and made and not R.ctx then
+            ngx.ctx = made
+        end
+        return ngx.ctx
+    end,
+}
 
 for _, name in ipairs {
     "resty.core.ndk",

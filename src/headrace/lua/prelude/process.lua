@@ -3,7 +3,7 @@
 local S, host = ...
 local ngx = S.ngx
 local preload = package.preload
-local type, tostring = type, tostring
+local type, tostring, tonumber = type, tostring, tonumber
 
 local VERSION = S.core_version
 local settings = S.settings
@@ -64,13 +64,20 @@ preload["ngx.resp"] = function()
         version = VERSION,
         add_header = ngx.resp.add_header,
         set_status = function(status, reason)
-            if type(status) ~= "number" then
+            local R = S.request()
+            local number = tonumber(status)
+            if not number then
                 return S.raise("invalid status: number expected, got " .. type(status))
             end
-            if reason ~= nil then
-                return S.raise("set_status: a reason of one's own is not supported by this runtime")
+            local sent = R.phase ~= S.HEADER_FILTER and (R.sent or host.headers_sent(R.id) == 1)
+            ngx.status = number
+            if reason ~= nil and not sent then
+                host.set_reason(R.id, S.check_string(reason, 2, "set_status"))
             end
-            ngx.status = status
+        end,
+        bypass_if_checks = function()
+            host.bypass_if_checks(S.request().id)
+            return true
         end,
     }
 end
