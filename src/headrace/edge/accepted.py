@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.core import proxy_protocol
 from headrace.core.openssl.failure import OpensslError, UnexpectedEof
+from headrace.core.openssl.hooks import Refused
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
 from headrace.errors import ConnectionFailed
@@ -124,7 +125,9 @@ class Accepted:
             await stream.handshake(timeout)
         except ConnectionFailed as error:
             cause = error.__cause__
-            if isinstance(cause, UnexpectedEof):
+            if isinstance(cause, OpensslError) and isinstance(cause.__cause__, Refused):
+                text = "handshake rejected"
+            elif isinstance(cause, UnexpectedEof):
                 text = "peer closed connection in SSL handshake"
             elif isinstance(cause, OpensslError):
                 text = f"SSL_do_handshake() failed (SSL: {cause.queue})"

@@ -234,7 +234,7 @@ class Gateway:
         if only or (tls is None and port.http2):
             self._listen_first(stream, port, accepted.header, accepted.begun, only=only)
             return
-        conn = self._connected(stream, port)
+        conn = self._connected(stream, port if isinstance(stream, TlsStream) else port.plain())
         conn.proxied = accepted.header
         if accepted.begun:
             conn.data_received(accepted.begun)

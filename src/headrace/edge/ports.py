@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.edge.listen import Address, ListenSpec
 from headrace.edge.server import Hosts, Port, Server
 from headrace.edge.servernames import ServerName
-from headrace.edge.tlshttp import TlsPort
+from headrace.edge.tlshttp import TlsPort, VerifyingPort
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
@@ -89,11 +89,13 @@ def make_ports(drafts: Sequence[tuple[ServerDraft, Server]], gateway: Gateway, p
         for spec, where in draft.listens or [(_implicit(), place)]:
             known = addresses.setdefault(spec.address, _Address(spec))
             known.add(spec, server, where)
+    verify = any(server.tls is not None and server.tls.checks for _, server in drafts)
+    secure = VerifyingPort if verify else TlsPort
     wildcards = {key[1]: found for key, found in addresses.items() if found.spec.wildcard and _is_v4(key)}
     ports: dict[Address, Port] = {}
     for key, found in addresses.items():
         if not _shares(key, found, wildcards):
-            kind = TlsPort if found.spec.tls else Port
+            kind = secure if found.spec.tls else Port
             ports[key] = kind(found.spec, found.hosts(problems), gateway)
     for key, found in addresses.items():
         if _shares(key, found, wildcards):

@@ -11,12 +11,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log
-from headrace.edge.corevars import host_only
 from headrace.edge.phases import run
 from headrace.edge.request import Request
 from headrace.edge.servernames import NameTable
 from headrace.edge.special import find_location, send_special, special
-from headrace.edge.uri import split_target
+from headrace.edge.uri import host_only, split_target
 from headrace.edge.values import to_bytes
 from headrace.errors import HttpError
 
@@ -122,6 +121,10 @@ class Port:
     def tls(self) -> PortTls | None:
         """What its connections shake hands with; None without TLS."""
         return None
+
+    def plain(self) -> Port:
+        """The handler of connections in the clear."""
+        return self
 
     @property
     def http2(self) -> bool:

@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge import log
 from headrace.edge.connection import tls_of
-from headrace.edge.corevars import host_only
 from headrace.edge.phases import run
 from headrace.edge.request import Request
 from headrace.edge.server import Hosts, Port
 from headrace.edge.special import special
 from headrace.edge.tlsport import PortTls
-from headrace.edge.uri import split_target
+from headrace.edge.uri import host_only, split_target
 from headrace.edge.values import to_bytes
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from headrace.core.http1.server import Exchange
+    from headrace.core.http1.server import Exchange, HttpConnection
     from headrace.core.openssl.connection import Connection
-    from headrace.edge.gateway import Gateway
-    from headrace.edge.listen import ListenSpec
     from headrace.edge.server import Server
 
 HTTP2_FIRST: Final = ("h2", "http/1.1")
@@ -40,10 +37,6 @@ _MISDIRECTED: Final = (
 
 class TlsPort(Port):
     """See the module."""
-
-    def __init__(self, spec: ListenSpec, hosts: Hosts, gateway: Gateway) -> None:
-        super().__init__(spec, hosts, gateway)
-        self._verifying: bool | None = None
 
     def tls(self) -> PortTls:
         """See Port."""
@@ -59,35 +52,12 @@ class TlsPort(Port):
         made.use([server.tls for server in hosts.servers if server.tls is not None])
         return made
 
-    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+    def plain(self) -> Port:
         """See Port."""
-        stream = tls_of(exchange.conn)
-        if stream is None:
-            return self._refused(exchange, *_PLAIN)
-        verifying = self._verifying
-        if verifying is None:
-            every = (self.hosts, *self.local.values())
-            verifying = self._verifying = any(
-                server.tls is not None and server.tls.checks for hosts in every for server in hosts.servers
-            )
-        if verifying:
-            engine: Any = stream.engine
-            objection = self._objection(exchange, engine)
-            if objection is not None:
-                return self._refused(exchange, *objection)
-        return super().handle(exchange)
+        return _PlainPort(self)
 
-    def _objection(self, exchange: Exchange, engine: Connection) -> tuple[int, str] | None:
-        host = exchange.head.host
-        tls = self._hosts_of(exchange.conn).choose(host)[0].tls
-        if tls is None or not tls.checks:
-            return None
-        asked = engine.asked_name
-        if asked and host and host_only(host).lower() != asked.lower().encode():
-            return _MISDIRECTED
-        return tls.objection(engine)
-
-    def _refused(self, exchange: Exchange, status: int, message: str) -> Coroutine[Any, Any, None] | None:
+    def refused(self, exchange: Exchange, status: int, message: str) -> Coroutine[Any, Any, None] | None:
+        """Answer a request that is not handled, as error_page says."""
         head = exchange.head
         server, _ = self._hosts_of(exchange.conn).choose(head.host)
         uri = args = b""
@@ -98,3 +68,41 @@ class TlsPort(Port):
         request.log_error(log.INFO, to_bytes(message) + b" while reading client request headers")
         steps = special(request, status)
         return None if steps is None else run(request, steps)
+
+
+class _PlainPort(Port):
+    """The handler of clients that speak plain HTTP where TLS is spoken."""
+
+    def __init__(self, outer: TlsPort) -> None:
+        super().__init__(outer.spec, outer.hosts, outer.gateway)
+        self.local = outer.local
+        self._outer = outer
+
+    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        """See Port."""
+        return self._outer.refused(exchange, *_PLAIN)
+
+    def closed(self, conn: HttpConnection) -> None:
+        """See Port."""
+        self._outer.closed(conn)
+
+
+class VerifyingPort(TlsPort):
+    """A port with servers that want certificates of clients."""
+
+    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        """See Port."""
+        stream = tls_of(exchange.conn)
+        engine: Any = None if stream is None else stream.engine
+        objection = self._objection(exchange, engine)
+        return super().handle(exchange) if objection is None else self.refused(exchange, *objection)
+
+    def _objection(self, exchange: Exchange, engine: Connection) -> tuple[int, str] | None:
+        host = exchange.head.host
+        tls = self._hosts_of(exchange.conn).choose(host)[0].tls
+        if tls is None or not tls.checks:
+            return None
+        asked = engine.asked_name
+        if asked and host and host_only(host).lower() != asked.lower().encode():
+            return _MISDIRECTED
+        return tls.objection(engine)

@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.http1.server import next_serial
-from headrace.core.openssl.hooks import UNRECOGNIZED_NAME, Hooks, Refused
+from headrace.core.openssl.hooks import ACCESS_DENIED, UNRECOGNIZED_NAME, Hooks, Refused
 from headrace.edge import log
 from headrace.edge.connection import peer_text
 from headrace.edge.values import to_bytes
@@ -171,6 +171,9 @@ class PortTls:
             return None
         if tls.reject:
             raise Refused("the server rejects handshakes", UNRECOGNIZED_NAME)
+        if tls.checks and engine.session_reused and engine.version == "TLSv1.3" and engine.session_name != name:
+            # Who was asked for no certificate must not go on where one is wanted (CVE-2025-23419).
+            raise Refused("the session was made with another server", ACCESS_DENIED)
         return tls.context
 
     def _client_hello(self, engine: Connection) -> Awaitable[None] | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.core.openssl.context import Context
 
 UNRECOGNIZED_NAME: Final = 112
+ACCESS_DENIED: Final = 49
 INTERNAL_ERROR: Final = 80
 HANDSHAKE_FAILURE: Final = 40
 

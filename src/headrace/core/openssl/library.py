@@ -132,6 +132,7 @@ _SSL: Final[dict[str, tuple[Any, ...]]] = {
     "SSL_client_hello_get0_ext": (_I, _P, _U, _P, _P),
     "SSL_SESSION_free": (None, _P),
     "SSL_SESSION_up_ref": (_I, _P),
+    "SSL_SESSION_get0_hostname": (_B, _P),
     "SSL_SESSION_get_id": (_P, _P, _P),
     "SSL_SESSION_get_timeout": (_L, _P),
     "SSL_SESSION_set_timeout": (_L, _P, _L),

@@ -58,6 +58,14 @@ class Facts:
         return session if session is not None and session.resumable else None
 
     @property
+    def session_name(self) -> str | None:
+        """The server name of the handshake that made the session."""
+        lib = library()
+        pointer = lib.SSL_get_session(self.pointer)
+        name: bytes | None = lib.SSL_SESSION_get0_hostname(pointer) if pointer else None
+        return None if name is None else name.decode("latin-1")
+
+    @property
     def session_id(self) -> str | None:
         """The id of the session in hexadecimal digits."""
         pointer = library().SSL_get_session(self.pointer)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headrace.core.tls_engine import Engine
 
 _ROOM: Final = 131_072
+_LARGE: Final = 8192
+_INFO, _RESET = 3, 1  # BIO_ctrl
 _READING: Final = 3  # SSL_want
 _RECEIVED_SHUTDOWN: Final = 2
 _BOTH_WAYS: Final = 3  # SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN
@@ -76,8 +78,8 @@ class Records:
     """
 
     __slots__ = (
-        "__weakref__", "_bio_in", "_bio_out", "_buffer", "_q", "_ssl", "buffered", "early", "ended", "established",
-        "outer", "pointer", "ragged",
+        "__weakref__", "_bio_in", "_bio_out", "_buffer", "_large", "_q", "_ssl", "buffered", "early", "ended",
+        "established", "outer", "pointer", "ragged",
     )  # fmt: skip
 
     def __init__(self, context: Context, outer: Engine | None = None) -> None:
@@ -91,7 +93,7 @@ class Records:
         live["SSL"] += 1
         self.pointer: int = pointer
         self.outer = outer
-        self.buffered = self.early = self.ended = self.established = self.ragged = False
+        self.buffered = self.early = self.ended = self.established = self.ragged = self._large = False
         self._ssl = ctypes.c_void_p(pointer)
         self._buffer = _buffer()
         bio_in, bio_out = lib.BIO_new(lib.BIO_s_mem()), lib.BIO_new(lib.BIO_s_mem())
@@ -183,6 +185,7 @@ class Records:
         size = len(plain)
         if not size:
             return
+        self._large = size > _LARGE
         done = self._q.SSL_write(self._ssl, plain, size)
         while done < size:
             if done <= 0:
@@ -193,19 +196,29 @@ class Records:
 
     def outgoing(self) -> bytes:
         """Ciphertext for the wire, b"" when there is none."""
-        quick, buffer = self._q, self._buffer
-        count = quick.BIO_read(self._bio_out, buffer, _ROOM)
-        data: bytes = buffer[:count] if count > 0 else b""
-        while count == _ROOM:
-            count = quick.BIO_read(self._bio_out, buffer, _ROOM)
-            if count > 0:
-                data += buffer[:count]
+        if self._large:
+            data = self._all_outgoing()
+        else:
+            count = self._q.BIO_read(self._bio_out, self._buffer, _ROOM)
+            data = self._buffer[:count] if count > 0 else b""
+            if count == _ROOM:
+                data += self._all_outgoing()
         outer = self.outer
         if outer is None:
             return data
         if data:
             outer.write(data)
         return outer.outgoing()
+
+    def _all_outgoing(self) -> bytes:
+        """Much ciphertext, without a copy on its way."""
+        self._large = False
+        lib = library()
+        where = ctypes.c_void_p()
+        size = lib.BIO_ctrl(self._bio_out, _INFO, 0, ctypes.byref(where))
+        data = ctypes.string_at(where.value or 0, size) if size > 0 else b""
+        lib.BIO_ctrl(self._bio_out, _RESET, 0, None)
+        return data
 
     def say_goodbye(self) -> None:
         """Put close_notify into `outgoing` (RFC 8446 6.1); reading may go on."""
