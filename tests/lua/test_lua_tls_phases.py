@@ -147,12 +147,28 @@ async def test_a_fetch_that_fails_is_no_session(gateway, folder):
 
 async def test_a_store_that_fails_says_so(gateway, folder):
     (port,) = free_ports(1)
-    await gateway.start(http=one(folder, port, http="ssl_session_store_by_lua_block { ngx.sleep(1) }"))
-    assert (await asyncio.to_thread(shake, client(folder), port, "a"))[0] == "plain.test"
+    await gateway.start(
+        http=one(folder, port, http="ssl_session_store_by_lua_block { ngx.sleep(1) } ssl_session_tickets off;")
+    )
+    assert (await asyncio.to_thread(shake, client(folder, maximum_version=ssl.TLSVersion.TLSv1_2), port, "a"))[
+        0
+    ] == "plain.test"
     said = (
         "failed to run session_store_by_lua*: ssl_session_store_by_lua(nginx.conf:6):1: API disabled in the context of"
     )
     assert said + " ssl_session_store_by_lua*" in gateway.log()
+
+
+async def test_sessions_of_tls_1_3_are_not_a_matter_of_scripts(gateway, folder):
+    (port,) = free_ports(1)
+    await gateway.start(http=one(folder, port, http=SESSIONS.replace("cache off", "tickets off") % ""), level="debug")
+    context = client(folder)
+    first = await asyncio.to_thread(shake, context, port, "a")
+    again = await asyncio.to_thread(shake, context, port, "a", first[2])
+    assert again[0] == "plain.test"
+    log = gateway.log()
+    assert "ssl_session_store_by_lua*: skipped since TLS version >= 1.3 (772)" in log
+    assert "[error]" not in log
 
 
 async def test_clients_may_be_asked_for_a_certificate(gateway, folder):

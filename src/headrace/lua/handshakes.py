@@ -28,6 +28,9 @@ _NOTES: Final = {
     SSL_SESSION_FETCH: b", context: ssl_session_fetch_by_lua*",
     SSL_SESSION_STORE: b", context: ssl_session_store_by_lua*",
 }
+_TLS13: Final = 0x0304
+_SKIPPED: Final = b"skipped since TLS version >= 1.3 (%d)" % _TLS13
+"""As in OpenResty: with TLS 1.3 clients bring their sessions along, in tickets."""
 _LEAST_FAILURE: Final = 400
 
 
@@ -60,6 +63,11 @@ class Handshakes:
     def fetch(self, source: Source, handshake: Handshake, identity: bytes) -> Awaitable[bytes | None] | bytes | None:
         """The session with this id, in DER."""
         api = self.runtime.ssl
+        hello = handshake.engine.hello
+        ours = handshake.engine.context.settings.protocols
+        if hello is not None and _TLS13 in hello.versions and "TLSv1.3" in ours:
+            handshake.log_error(log.DEBUG, b"ssl_session_fetch_by_lua*: " + _SKIPPED)
+            return None
         handle = self._begin(handshake)
         api.sessions[handle] = (identity, b"")
         result = self._run(handshake, source, SSL_SESSION_FETCH)
@@ -68,6 +76,9 @@ class Handshakes:
     def store(self, source: Source, handshake: Handshake, identity: bytes, der: bytes) -> None:
         """Keep a session."""
         runtime = self.runtime
+        if handshake.engine.version == "TLSv1.3":
+            handshake.log_error(log.DEBUG, b"ssl_session_store_by_lua*: " + _SKIPPED)
+            return
         handle = self._begin(handshake)
         handshake.note = _NOTES[SSL_SESSION_STORE]
         chunk = self._chunk(handshake, source)

@@ -203,9 +203,12 @@ function methods.sslhandshake(sock, ...)
     if sock.tls then
         return session == false or session_of(sock.tls)
     end
+    if name then
+        S.debug_log('lua ssl server name: "' .. S.check_string(name, 2, "sslhandshake") .. '"')
+    end
     local handle
     handle, why = host.tls_open(sock.fd, sock.conf.tls, number_of(session),
-        name and S.check_string(name, 2, "sslhandshake") or "", verify and 1 or 0, sock.client_cert or "",
+        name and tostring(name) or "", verify and 1 or 0, sock.client_cert or "",
         status and 1 or 0)
     if not handle then
         return nil, why
