@@ -159,9 +159,7 @@ _NAMES: Final = {
         ignore_recycled_buffers last_modified min_file_chunk silent_errors types value_length
     """,
     "ssl_": """
-        alpn buffer_size certificate_cache conf_command crl dhparam early_data ecdh_curve
-        object_cache_inheritable ocsp ocsp_cache ocsp_responder reject_handshake session_ticket_key stapling
-        stapling_file stapling_responder stapling_verify verify_depth
+        certificate_cache object_cache_inheritable
     """,
     "sub_": """
         filter filter_last_modified filter_once filter_types
