@@ -45,11 +45,17 @@ def _choose(directive: str | None, names: tuple[str, ...], default: str) -> str:
     return ";".join(default if part == "\1" else part for part in marked.split(";") if part)
 
 
+def _with_prefix(path: str | None, prefix: str) -> str | None:
+    """A path with `$prefix` (or `${prefix}`) written out; the latter brings the slash that ends a prefix along."""
+    if path is None:
+        return None
+    bare = prefix.rstrip("/")
+    return path.replace("${prefix}", bare + "/").replace("$prefix", bare)
+
+
 def search_paths(prefix: str, path: str | None, cpath: str | None) -> tuple[str, str]:
     """package.path and package.cpath for the values of lua_package_path and lua_package_cpath (None: not set)."""
-    path = path.replace("$prefix", prefix.rstrip("/")) if path is not None else None
-    cpath = cpath.replace("$prefix", prefix.rstrip("/")) if cpath is not None else None
     return (
-        _choose(path, ("LUA_PATH_5_1", "LUA_PATH"), default_path(prefix)),
-        _choose(cpath, ("LUA_CPATH_5_1", "LUA_CPATH"), default_cpath(prefix)),
+        _choose(_with_prefix(path, prefix), ("LUA_PATH_5_1", "LUA_PATH"), default_path(prefix)),
+        _choose(_with_prefix(cpath, prefix), ("LUA_CPATH_5_1", "LUA_CPATH"), default_cpath(prefix)),
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PRELUDE: Final = (
     "core",
+    "note",
     "trace",
     "sched",
     "plain",

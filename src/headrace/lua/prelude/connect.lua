@@ -38,13 +38,17 @@ local function pool_options(sock, options, n, key)
     return key, options
 end
 
-local function failed(sock, why, number, where)
+-- What a connect may end with that is the other side's matter (ECONNREFUSED and its relatives), as nginx sees it.
+local ERRORS = { [100] = true, [101] = true, [104] = true, [110] = true, [111] = true, [112] = true, [113] = true }
+
+local function failed(sock, where, why, number, later)
     sock.connecting = nil
     local R = S.R
     if R.conf.log_errors then
         if number then
-            host.log(R.id, number == 2 and ngx.CRIT or ngx.ERR,
-                "connect() to " .. where .. " failed (" .. number .. ": " .. S.error_words(number) .. ")")
+            local level = ERRORS[number] and ngx.ERR or ngx.CRIT
+            host.log(R.id, level, (later and "connect()" or "connect() to " .. where)
+                .. " failed (" .. number .. ": " .. S.error_words(number) .. ")")
         elseif why == "timeout" then
             host.log(R.id, ngx.ERR, S.says .. "tcp socket connect timed out, when connecting to " .. where)
         end
@@ -99,7 +103,11 @@ function methods.connect(sock, ...)
         return nil, why
     end
     key = pool_options(sock, options, n + 1, key)
+    if sock.key then
+        S.note("lua reuse socket upstream ctx")
+    end
     if sock.fd then
+        S.note("lua tcp socket reconnect without shutting down")
         discard(sock)
     end
     sock.rclosed, sock.wclosed, sock.timed_out, sock.reused, sock.key = nil, nil, nil, 0, key
@@ -127,11 +135,12 @@ function methods.connect(sock, ...)
     end
     if not sock.fd then
         sock.connecting = S.cur
-        local number
+        S.note("lua tcp socket connect timeout: ", sock.connect_timeout)
+        local number, later
         local fd
-        fd, why, number = S.dial(sock, path, name, port, sock.connect_timeout)
+        fd, why, number, later = S.dial(sock, path, name, port, sock.connect_timeout)
         if not fd then
-            return failed(sock, why, number, path and name or name .. ":" .. port)
+            return failed(sock, path and name or name .. ":" .. port, why, number, later)
         end
         sock.fd = fd
         sock.connecting = nil

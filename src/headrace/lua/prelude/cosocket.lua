@@ -241,9 +241,11 @@ function methods.setkeepalive(sock, ...)
         return 1
     end
     pool = pool or S.pool_for(sock.key, size, nil)
-    if not S.put_idle(pool, sock, timeout) then
+    local put
+    put, why = S.put_idle(pool, sock, timeout)
+    if not put then
         discard(sock)
-        return nil, "connection in dubious state"
+        return nil, why
     end
     discard(sock)
     return 1

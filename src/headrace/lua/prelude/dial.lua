@@ -119,7 +119,8 @@ local function open(sock, address, size, family, timeout)
     if C.hr_connect(fd, address, size) ~= 0 then
         number = ffi.errno()
     end
-    if number == EINPROGRESS or number == EINTR then
+    local later = number == EINPROGRESS or number == EINTR
+    if later then
         sock.fd = fd
         local why = S.wait_writable(sock, timeout)
         S.forget_fd(sock)
@@ -138,16 +139,18 @@ local function open(sock, address, size, family, timeout)
     end
     if number ~= 0 then
         C.hr_close(fd)
-        return nil, S.strerror(number), number
+        return nil, S.strerror(number), number, later
     end
     if family ~= AF_UNIX then
         value[0] = 1
         C.hr_setsockopt(fd, 6, 1, value, 4) -- IPPROTO_TCP, TCP_NODELAY
+        S.note("lua socket tcp_nodelay")
     end
     return fd
 end
 
---- Open a connection. path (unix) or name and port; returns the descriptor, or nil, error, errno.
+--- Open a connection. path (unix) or name and port; returns the descriptor, or nil, error, errno, and whether it came
+--- only after a wait.
 --- A name's addresses are tried one after another within the timeout (ms).
 function S.dial(sock, path, name, port, timeout)
     if path then
@@ -172,19 +175,19 @@ function S.dial(sock, path, name, port, timeout)
     if not list then
         return nil, why
     end
-    local fd, number
+    local fd, number, later
     for i = 1, #list do
         address, size, family = ip_address(list[i], port)
         local left = limit - S.mono()
         if left <= 0 then
             return nil, "timeout"
         end
-        fd, why, number = open(sock, address, size, family, left)
+        fd, why, number, later = open(sock, address, size, family, left)
         if fd then
             return fd
         end
     end
-    return nil, why, number
+    return nil, why, number, later
 end
 
 local options = {

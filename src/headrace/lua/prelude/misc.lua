@@ -44,7 +44,6 @@ _G.ndk = {
                     .. "\" not found or does not use ndk_set_var_value")
             end
             return function(value)
-                S.request()
                 local made = host.ndk_call(name, S.check_string(value, 1, name))
                 return made or S.raise("calling directive " .. name .. " failed with code -1")
             end
@@ -81,10 +80,8 @@ local function fire(timer, premature)
         host.log(0, ngx.ALERT, settings.max_running_timers .. " lua_max_running_timers are not enough")
         return
     end
-    local debugging = (timer.conf and timer.conf.log_level or settings.log_level) >= ngx.DEBUG
-    if debugging then
-        host.log(0, ngx.DEBUG, "lua ngx.timer expired")
-    end
+    local conf = timer.conf
+    S.note_for(nil, conf, "lua ngx.timer expired")
     running = running + 1
     if timer.every and not premature and not S.exiting then
         start(timer.every, timer)
@@ -92,9 +89,7 @@ local function fire(timer, premature)
     local args = timer.args
     S.run_task(S.TIMER, timer.conf, function()
         running = running - 1
-        if debugging then
-            host.log(0, ngx.DEBUG, settings.subsystem .. " lua close fake " .. settings.subsystem .. " connection")
-        end
+        S.note_for(nil, conf, settings.subsystem, " lua close fake ", settings.subsystem, " connection")
     end, timer.fn, premature, unpack(args, 1, args.n))
 end
 
@@ -173,7 +168,6 @@ function S.timer_counts()
 end
 
 -- Globals written by handlers are shared by all requests: allowed, and said in the log.
-local traceback = debug.traceback
 local function guard(_, key, value)
     rawset(_G, key, value)
     local R = S.R
@@ -182,7 +176,7 @@ local function guard(_, key, value)
     end
     host.log(R.id, ngx.WARN, "[lua] _G write guard:12: __newindex(): writing a global Lua variable ('" .. tostring(key)
         .. "') which may lead to race conditions between concurrent requests, so prefer the use of 'local' variables"
-        .. " \nstack traceback:\n" .. S.clean_trace(traceback("", 2)))
+        .. " \nstack traceback:\n" .. S.running_trace(2))
 end
 
 function S.guard_globals()

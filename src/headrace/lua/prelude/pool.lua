@@ -19,6 +19,7 @@ local function pool_for(name, size, backlog)
             name = name, size = size, backlog = backlog, idle = {}, connections = 0, waiting = {}, first = 1,
             opened = 0, reused = 0, stale = 0,
         }
+        S.note('lua tcp socket keepalive create connection pool for key "', name, '"')
         pools[name] = pool
     end
     return pool
@@ -40,6 +41,7 @@ local function next_waiter(pool)
         end
     end
     if pool.connections == 0 and #pool.idle == 0 then
+        S.note('lua tcp socket keepalive: free connection pool for "', pool.name, '"')
         pools[pool.name] = nil
     end
 end
@@ -73,12 +75,21 @@ local function discard(item)
     S.leave_pool(pool)
 end
 
+-- Whether a connection is quiet; else false and what there is: "closed", or nil for bytes and errors.
 local function alive(item)
     if item.tls then
         return S.tls_quiet(item)
     end
     local n = tonumber(C.hr_recv(item.fd, peeked, 1, MSG_PEEK_DONTWAIT))
-    return n < 0 and ffi.errno() == EAGAIN
+    if n < 0 then
+        return ffi.errno() == EAGAIN
+    end
+    return false, n == 0 and "closed" or nil
+end
+
+local function outdated(item)
+    S.note("lua tcp socket keepalive max idle timeout")
+    return discard(item)
 end
 
 --- An idle connection of a pool, taken over by sock; true when there was one that still lives.
@@ -94,6 +105,7 @@ function S.take_idle(pool, sock)
             end
             sock.fd, sock.rreg, sock.tls, sock.via = item.fd, item.rreg, item.tls, item.via
             sock.reused = item.reused + 1
+            S.note("lua tcp socket get keepalive peer: using connection ", sock.fd)
             if sock.rreg then
                 S.sockets[sock.fd] = sock
             end
@@ -129,13 +141,14 @@ function S.wait_place(pool, timeout)
     return nil, "timeout"
 end
 
---- Put the connection of sock to rest; returns false when bytes or EOF are already there.
+--- Put the connection of sock to rest; returns false and the words of the error when bytes or EOF are already there.
 function S.put_idle(pool, sock, timeout)
     local item = {
         fd = sock.fd, rreg = sock.rreg, tls = sock.tls, via = sock.via, reused = sock.reused, pool = pool, on_idle = discard,
     }
-    if not alive(item) then
-        return false
+    local quiet, why = alive(item)
+    if not quiet then
+        return false, why or "connection in dubious state"
     end
     if sock.wreg then
         S.forget_fd(sock)
@@ -162,7 +175,7 @@ function S.put_idle(pool, sock, timeout)
     end
     pool.idle[#pool.idle + 1] = item
     if timeout > 0 then
-        item.timeout = S.at(S.mono() + timeout, discard, item)
+        item.timeout = S.at(S.mono() + timeout, outdated, item)
     end
     next_waiter(pool)
     return true

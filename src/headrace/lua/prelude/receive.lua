@@ -106,6 +106,7 @@ function methods.receiveany(sock, ...)
         return S.bad_method_argument(2, "receiveany", "bad max argument")
     end
     local rb = sock.rb
+    S.note("lua tcp socket calling receiveany() method to read at most ", max, " bytes")
     if #rb == 0 then
         local got
         got, why = fill(sock, 1)
@@ -113,5 +114,6 @@ function methods.receiveany(sock, ...)
             return nil, read_failed(sock, why)
         end
     end
+    S.note("lua tcp socket read any")
     return (rb:get(math.floor(max)))
 end

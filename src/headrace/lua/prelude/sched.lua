@@ -8,7 +8,6 @@
 local S, host = ...
 local buffer = require "string.buffer"
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
-local co_status = coroutine.status
 local pairs, select = pairs, select
 local mono = S.mono
 
@@ -84,23 +83,27 @@ end
 
 S.take_thread = take_thread
 
+local function kill(T, R)
+    if T.sleeping then
+        S.end_sleep(T, R)
+    end
+    T.dead, T.R, T.seq = true, nil, T.seq + 1
+end
+S.kill = kill
+
 local function kill_threads(R)
     local threads = R.threads
     if threads then
         R.threads = nil
         for T in pairs(threads) do
             thread_of[T.co] = nil
-            T.dead = true
-            T.R = nil
-            T.seq = T.seq + 1
+            kill(T, R)
         end
     end
     local T = R.entry
     if T then
         R.entry = nil
-        T.dead = true
-        T.R = nil
-        T.seq = T.seq + 1
+        kill(T, R)
     end
     R.live = 0
 end
@@ -127,6 +130,9 @@ local function release(R)
         close_sockets(R)
     end
     requests[R.id] = nil
+    if R.ctx then
+        S.note_for(R, R.conf, "lua release ngx.ctx at ref 1")
+    end
     R.id = nil
     R.gen = R.gen + 1
     R.ctx = nil
@@ -140,9 +146,7 @@ local function release(R)
     R.begun = nil
     R.pending = nil
     R.task = nil
-    R.header_only = nil
-    R.flushing = nil
-    R.reading = nil
+    R.header_only, R.flushing, R.reading = nil, nil, nil
     R.conf = nil
     S.empty(R.buf)
     if recorded < 256 then
@@ -199,6 +203,9 @@ S.terminate = terminate
 local function finish(T, ok, ...)
     local R = T.R
     R.live = R.live - 1
+    if T.sleeping then
+        S.end_sleep(T, R)
+    end
     if T == R.entry then
         T.R = nil
         R.entry = nil
@@ -222,15 +229,8 @@ end
 
 local function failed(T, err)
     local R = T.R
-    local inner = S.inner_failure
-    S.inner_failure = nil
-    inner = inner and inner.err == err and inner.trace or nil
-    local entry = T == R.entry
-    local parent = T.parent and not T.parent.dead and co_status(T.parent.co) ~= "dead" and T.parent.co or nil
-    local message = "lua " .. (entry and "entry" or "user") .. " thread aborted: runtime error: "
-        .. S.error_text(err) .. "\n" .. S.thread_trace(T.co, inner, parent)
-    host.log(R.id, S.ngx.ERR, message)
-    if entry then
+    S.log_failure(T, err)
+    if T == R.entry then
         return terminate(R, R.sent and -1 or 500)
     end
     return finish(T, false, err)

@@ -20,11 +20,11 @@ local ESCAPED = {
 function ngx.escape_uri(text, kind)
     text = S.check_string(text == nil and "" or text, 1, "escape_uri")
     if kind ~= nil and type(kind) ~= "number" then
-        return S.raise("\"type\" is not number")
+        return error('"type" is not a number', 3)
     end
     kind = kind or 2
     if kind < 0 or kind > 6 then
-        return S.raise("\"type\" " .. kind .. " out of range")
+        return error('"type" ' .. kind .. " out of range", 3)
     end
     local pattern = ESCAPED[kind]
     if not text:find(pattern) then
@@ -97,6 +97,7 @@ function S.parse_args(text, max, into)
     end
     for pair in text:gmatch("[^&]+") do
         if max > 0 and n >= max then
+            S.note("lua hit query args limit ", max)
             return args, "truncated"
         end
         local at = pair:find("=", 1, true)
@@ -205,7 +206,7 @@ end
 function ngx.encode_base64(text, no_padding)
     text = text == nil and "" or type(text) == "string" and text or tostring(text)
     if no_padding ~= nil and type(no_padding) ~= "boolean" then
-        return S.raise("boolean argument only")
+        return error("bad no_padding: boolean expected, got " .. type(no_padding), 2)
     end
     return encode_base64(text, not no_padding)
 end

@@ -25,7 +25,10 @@ local function resumed(co, ok, ...)
         return pass(co, co_yield(token))
     end
     if not ok then
-        S.inner_failure = { err = token, trace = S.coroutine_trace(co) }
+        local inner = S.inner_failure
+        local traces = inner and inner.err == token and inner.traces or {} -- a coroutine within this one has failed first
+        traces[#traces + 1] = S.coroutine_trace(co)
+        S.inner_failure = { err = token, traces = traces }
     end
     return ok, ...
 end
@@ -222,8 +225,7 @@ function ngx.thread.kill(co)
         return nil, "already terminated"
     end
     forget(T)
-    T.dead, T.R = true, nil
-    T.seq = T.seq + 1
+    S.kill(T, R)
     R.live = R.live - 1
     return 1
 end

@@ -89,7 +89,7 @@ function ngx.sleep(...)
     if not (seconds >= 0) then -- NaN too
         return S.raise('invalid sleep duration "' .. seconds * 1000 .. '"')
     end
-    if seconds == 0 then
+    if seconds == 0 and not S.noting() then
         return S.give_turn()
     end
     S.sleep(seconds * 1000)

@@ -136,7 +136,10 @@ end
 --- Wait some milliseconds.
 function S.sleep(ms)
     local T = S.cur
-    at(mono() + ms, S.expire, T, mark(T))
+    local entry = at(mono() + ms, S.expire, T, mark(T))
+    if S.noting() then
+        return S.noted_sleep(T, ms, entry)
+    end
     wait()
 end
 
