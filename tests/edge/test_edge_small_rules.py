@@ -22,6 +22,8 @@ TABLE = [
     ("location / { return 301 'a'; }", "/", (MSIE,)),
     ("location / { set $http_a b; return 200 $http_a; } location /n { return 200 '$http_a'; }", "/n", ("A: c",)),
     ("location / { set $http_a b; return 200 $http_a; } location /n { return 200 '$http_a'; }", "/", ("A: c",)),
+    ('location "/a b\\"<>^`{|}/" { proxy_pass http://127.0.0.1:9; }', "/a%20b%22%3C%3E%5E%60%7B%7C%7D", ()),
+    ("location / { rewrite ^ /n; break; return 200 no; } location /n { return 200 yes; }", "/", ()),
 ]
 
 
@@ -53,3 +55,18 @@ async def test_keepalive_disable(ours, word, agent, method, kept):  # noqa: F811
     head = await reader.readuntil(b"\r\n\r\n")
     assert (b"Connection: keep-alive" in head) is kept
     writer.close()
+
+
+async def test_who_waits_for_a_word_before_it_sends_nothing_gets_one(ours, nginx):  # noqa: F811
+    answers = []
+    for side in (ours, nginx):
+        await side.start("location / { proxy_pass http://unix:/nowhere; }")
+        answers.append([(await side.get("/", f"Expect: {word}")).line for word in ("100-Continue", "x")])
+    assert answers[0] == answers[1] == ["HTTP/1.1 100 Continue", "HTTP/1.1 502 Bad Gateway"]
+
+
+async def test_a_host_that_is_none_is_our_address(ours):  # noqa: F811
+    await ours.start("location / { return 301 /b; }")
+    assert (await ours.get("/")).headers["location"] == "http://localhost/b"
+    raw = await ours.raw(b"GET / HTTP/1.0\r\n\r\n")
+    assert b"Location: http://unix:" in raw

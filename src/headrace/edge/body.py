@@ -11,6 +11,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING
 
+from headrace.core.http1.frame import CONTINUE
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
@@ -23,9 +24,12 @@ def read_body(request: Request) -> Awaitable[None] | None:
     """Read the whole body; see Request.read_body."""
     if request.body_read:
         return None
-    data = request.exchange.body_now()
+    exchange = request.exchange
+    data = exchange.body_now()
     if data is None:
         return _read(request)
+    if not data and exchange.body is None and request.may_have(b"expect:"):
+        _go_ahead(request)
     _check(request, len(data))
     request.body_read = True
     if data and (request.location.body_in_file != "off" or len(data) > _in_memory(request)):
@@ -51,6 +55,13 @@ def _check(request: Request, size: int) -> None:
     limit = request.location.max_body
     if limit and size > limit:
         raise HttpError(413, "client intended to send too large chunked body")
+
+
+def _go_ahead(request: Request) -> None:
+    """A client that waits for a word before it sends no body at all gets it too, as from nginx."""
+    head = request.exchange.head
+    if head.version == 11 and (request.header_in(b"expect") or b"").lower() == b"100-continue":
+        request.exchange.interim(CONTINUE)
 
 
 def _in_memory(request: Request) -> int:

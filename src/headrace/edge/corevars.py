@@ -20,6 +20,7 @@ from headrace.edge.connection import client_port, client_text, is_tls, local_por
 from headrace.edge.pace import bytes_of, pace
 from headrace.edge.times import iso8601, local_time
 from headrace.edge.tlsvars import tls_variables
+from headrace.edge.uri import host_only
 
 if TYPE_CHECKING:
     from headrace.edge.request import Request
@@ -41,14 +42,6 @@ def _host(request: Request) -> bytes | None:
     if request.headers_in_changed:
         return host_only(request.header_in(b"host") or b"") or request.server.name or None
     return host_only(request.exchange.head.host) or request.server.name or None
-
-
-def host_only(host: bytes) -> bytes:
-    """A Host header in lower case, without its port and trailing dot."""
-    if not host:
-        return b""
-    host = host[: host.find(b"]") + 1] if host.startswith(b"[") else host.partition(b":")[0]
-    return host.rstrip(b".").lower()
 
 
 def _binary_remote_addr(request: Request) -> bytes:

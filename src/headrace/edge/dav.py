@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import log, phases
-from headrace.edge.corevars import host_only
 from headrace.edge.ranges import http_time
-from headrace.edge.uri import escape_path, split_target
+from headrace.edge.uri import escape_path, host_only, split_target
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:

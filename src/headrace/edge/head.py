@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge import names
-from headrace.edge.connection import is_tls, local_port
+from headrace.edge.connection import is_tls, local_port, local_text
 from headrace.edge.headers import escape
 from headrace.edge.log import ERR
 from headrace.edge.pages import page
 from headrace.edge.ranges import apply_ranges, condition_status
 from headrace.edge.times import http_date
-from headrace.edge.uri import escape_path
+from headrace.edge.uri import escape_path, host_only
 
 if TYPE_CHECKING:
     from headrace.edge.filters import BodyFilter
@@ -197,7 +197,12 @@ def absolute_location(request: Request, target: bytes) -> bytes:
         return target
     conn = request.exchange.conn
     tls = is_tls(conn)
-    host = request.server.name if location.server_name_in_redirect else (request.var(b"host") or b"localhost")
+    if location.server_name_in_redirect:
+        host = request.server.name
+    elif request.headers_in_changed:
+        host = request.var(b"host") or local_text(conn)
+    else:
+        host = host_only(request.exchange.head.host) or local_text(conn)
     port = local_port(conn) if location.port_in_redirect else 0
     usual = 443 if tls else 80
     at = b":%d" % port if port and port != usual else b""

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from headrace.errors import HttpError
 
 _BROKEN: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
-_UNSAFE_PATH: Final = re.compile(rb"[\x00-\x20%?#\x7f-\xff]")
+_UNSAFE_PATH: Final = re.compile(rb"[\x00-\x20%?#\"<>\\^`{|}\x7f-\xff]")
 _UNSAFE_ARGS: Final = re.compile(rb"[\x00-\x20#%&+;?\x7f-\xff]")
 _UNPRINTABLE: Final = re.compile(rb"[\x00-\x20\x7f-\xff]")
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -104,3 +104,11 @@ def unescape_redirect(path: bytes) -> bytes:
 
 def _percent(match: re.Match[bytes]) -> bytes:
     return b"%%%02X" % match.group()[0]
+
+
+def host_only(host: bytes) -> bytes:
+    """A Host header in lower case, without its port and trailing dot."""
+    if not host:
+        return b""
+    host = host[: host.find(b"]") + 1] if host.startswith(b"[") else host.partition(b":")[0]
+    return host.rstrip(b".").lower()

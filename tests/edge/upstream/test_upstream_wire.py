@@ -480,3 +480,30 @@ async def test_a_graceful_end_waits_for_tunnels(ours, bare):
     assert not end.done()
     writer.close()
     await asyncio.wait_for(end, 10)
+
+
+async def test_a_request_that_goes_elsewhere_takes_no_rest_of_its_body_along(ours, bare):
+    """Answered before its end, with an error that error_page hands on: what is left of the body is dropped."""
+
+    async def early(reader, writer) -> None:
+        await reader.readuntil(b"SEE-")
+        writer.write(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async def good(reader, writer) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(head), head))
+        await writer.drain()
+
+    first, second = await bare(early), await bare(good)
+    await ours.start(
+        f"location / {{ proxy_request_buffering off; proxy_http_version 1.1; proxy_pass http://127.0.0.1:{first};"
+        f"proxy_intercept_errors on; error_page 502 = /pass; }}"
+        f"location /pass {{ proxy_pass http://127.0.0.1:{second}; }}"
+    )
+    reader, writer = await ours.connect()
+    writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nSEE-")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    assert b"200 OK" in head
+    assert b"Content-Length: 0" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()

@@ -93,15 +93,18 @@ class BodyPump:
         visit, stream = self._visit, self._stream
         exchange, ask = visit.request.exchange, visit.ask
         try:
-            while piece := await exchange.next_chunk():
-                if ask.wrap is not None:
+            body, last = exchange.body, False
+            while not last:
+                piece = await exchange.next_chunk()
+                last = not piece or body is None or (body.done and not body.size)
+                if piece and ask.wrap is not None:
                     before, behind = ask.wrap(len(piece))
                     piece = before + piece + behind
+                if last:
+                    piece += ask.tail  # in one write: there is nothing to wait for
                 stream.write(piece)
-                if stream.chain.length:
+                if stream.chain.length and not last:
                     await stream.drained()
-            if ask.tail:
-                stream.write(ask.tail)
             self.complete = True
         except HttpError as error:
             visit.interrupt(error)

@@ -375,6 +375,7 @@ class Visit:
         pump, self.pump = self.pump, None
         if pump is not None:
             pump.stop()
+            self.request.discard_body()
         if stream is not None:
             link.drop(stream)
 
