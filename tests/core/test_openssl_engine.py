@@ -193,7 +193,7 @@ async def test_verification_by_the_client(pki):
     one = Peering(Context(Settings(is_server=False, trusted=pki.stranger, verify="on")), "one.example").engine()
     with pytest.raises(NotVerified) as caught:
         await shake(one, server_of(pki).engine())
-    assert caught.value.verify_code == 20
+    assert caught.value.verify_code == 21
 
 
 async def test_a_client_is_asked_for_a_certificate_by_a_hook(pki):

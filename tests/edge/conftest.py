@@ -82,10 +82,10 @@ def errors(build_conf):
 
 @pytest.fixture
 async def serve(build_conf, tmp_path: Path):
-    """Start a configuration; sockets listen on free ports whatever it says."""
+    """Start a configuration; sockets listen on free ports whatever it says, but with `real`."""
     started = []
 
-    async def start(text: str) -> Running:
+    async def start(text: str, *, real: bool = False) -> Running:
         if "events" not in text:
             text = "events {}\n" + text
         gateway, problems = build_conf(text)
@@ -93,7 +93,7 @@ async def serve(build_conf, tmp_path: Path):
         (tmp_path / "logs").mkdir(exist_ok=True)
         sockets = {}
         for spec in gateway.listens:
-            if isinstance(spec.address, str):
+            if real or isinstance(spec.address, str):
                 sockets[spec.address] = gateway.open_socket(spec)
                 continue
             sock = socket.socket()

@@ -88,9 +88,8 @@ async def site(request, folder, tmp_path, serve):
         for path in folder.iterdir():
             shutil.copy(path, tmp_path)
         if request.param == "ours":
-            made = await serve("http { access_log off;" + text + "}")
-            by_number = dict(zip([spec.address[1] for spec in made.gateway.listens], made.ports, strict=True))
-            return [by_number.get(port, 0) for port in ports], made
+            made = await serve("error_log logs/error.log info; http { access_log off;" + text + "}", real=True)
+            return ports, made
         if not Path(NGINX).exists():
             pytest.skip("no nginx here")
         (tmp_path / "logs").mkdir(exist_ok=True)
@@ -306,3 +305,48 @@ def test_without_the_library_the_configuration_says_what_is_missing(errors, fold
     found = errors(f"events {{}} http {{ server {{ listen 127.0.0.1:443 ssl; {lines} }} }}")
     assert found == ["OpenSSL's shared library is not installed"]
     assert errors("events {} http { server { listen 127.0.0.1:80; } }") == []
+
+
+UPSTREAMS = """
+server { listen 127.0.0.1:{0} ssl; server_name _; ssl_protocols TLSv1.2 TLSv1.3;
+  ssl_certificate $ssl_server_name.pem; ssl_certificate_key $ssl_server_name.pem;
+  ssl_client_certificate ca.pem; ssl_verify_client optional_no_ca; ssl_verify_depth 3; keepalive_requests 1;
+  location / { return 200 "$ssl_server_name|$ssl_client_verify|$ssl_session_reused|$ssl_protocol"; } }
+server { listen 127.0.0.1:{1};
+  proxy_ssl_name one.example; proxy_ssl_server_name on; proxy_ssl_session_reuse off;
+  location /with { proxy_ssl_certificate client.pem; proxy_ssl_certificate_key client.pem; proxy_pass https://127.0.0.1:{0}; }
+  location /named { proxy_ssl_certificate $arg_c.pem; proxy_ssl_certificate_key $arg_c.pem; proxy_pass https://127.0.0.1:{0}; }
+  location /maybe { proxy_ssl_certificate $arg_c; proxy_ssl_certificate_key $arg_c; proxy_pass https://127.0.0.1:{0}; }
+  location /older { proxy_ssl_conf_command MaxProtocol TLSv1.2; proxy_pass https://127.0.0.1:{0}; }
+  location /reused { proxy_ssl_session_reuse on; proxy_pass https://127.0.0.1:{0}; }
+  location /trusted { proxy_ssl_verify on; proxy_ssl_verify_depth 3; proxy_ssl_trusted_certificate ca.pem; proxy_pass https://127.0.0.1:{0}; }
+  location /stranger { proxy_ssl_verify on; proxy_ssl_trusted_certificate stranger.pem; proxy_pass https://127.0.0.1:{0}; }
+  location /other { proxy_ssl_verify on; proxy_ssl_verify_depth 3; proxy_ssl_trusted_certificate ca.pem; proxy_ssl_name none.example; proxy_ssl_server_name off; proxy_pass https://127.0.0.1:{2}; }
+}
+server { listen 127.0.0.1:{2} ssl; ssl_certificate one.pem; ssl_certificate_key one.pem; return 200 two; }
+"""
+
+
+async def test_towards_upstreams(site, tmp_path):
+    ports, _ = await site(UPSTREAMS)
+    expected = {
+        "/with": "one.example|SUCCESS|.|",
+        "/named?c=client": "one.example|SUCCESS|.|",
+        "/named?c=other": "one.example|FAILED:unable to verify the first certificate|.|",
+        "/maybe": "one.example|NONE|.|",
+        "/older": "one.example|NONE|.|TLSv1.2",
+        "/reused": "one.example|NONE|.|",
+        "/reused?again": "one.example|NONE|r|",
+        "/trusted": "one.example|NONE|.|",
+    }
+    found = {}
+    for path, wanted in expected.items():
+        status, body = await plain(ports[1], path)
+        assert status == 200
+        found[path] = body if wanted.endswith("2") else body.rpartition("|")[0] + "|"
+    assert found == expected
+    for path in ("/stranger", "/other"):
+        assert (await plain(ports[1], path))[0] == 502
+    log = (tmp_path / "logs" / "error.log").read_text()
+    assert "upstream SSL certificate verify error: (21:unable to verify the first certificate) while" in log
+    assert 'upstream SSL certificate does not match "none.example" while SSL handshaking to upstream' in log

@@ -104,6 +104,10 @@ class Hosts:
             self._known[host] = server
         return server, match
 
+    def knows(self, host: bytes) -> bool:
+        """Whether a name of a server fits a host, where there are several to choose from."""
+        return len(self.servers) > 1 and self.table.search(host_only(host)) is not None
+
 
 class Port:
     """One listening socket: the handler of its connections.

@@ -69,6 +69,10 @@ class NameTable(Generic[S]):
 
     def find(self, host: bytes) -> tuple[S, re.Match[bytes] | None]:
         """The server of a host (lower case, no port), and the match when a regular expression decided."""
+        return self.search(host) or (self.default, None)
+
+    def search(self, host: bytes) -> tuple[S, re.Match[bytes] | None] | None:
+        """As find; None when no name fits."""
         found = self._exact.get(host)
         if found is not None:
             return found, None
@@ -90,4 +94,4 @@ class NameTable(Generic[S]):
             match = pattern.search(host)
             if match is not None:
                 return server, match
-        return self.default, None
+        return None

@@ -98,11 +98,11 @@ class VerifyingPort(TlsPort):
         return super().handle(exchange) if objection is None else self.refused(exchange, *objection)
 
     def _objection(self, exchange: Exchange, engine: Connection) -> tuple[int, str] | None:
-        host = exchange.head.host
-        tls = self._hosts_of(exchange.conn).choose(host)[0].tls
+        host, hosts = exchange.head.host, self._hosts_of(exchange.conn)
+        tls = hosts.choose(host)[0].tls
         if tls is None or not tls.checks:
             return None
         asked = engine.asked_name
-        if asked and host and host_only(host).lower() != asked.lower().encode():
+        if asked and host and host_only(host).lower() != asked.lower().encode() and hosts.knows(asked.encode()):
             return _MISDIRECTED
         return tls.objection(engine)

@@ -126,8 +126,9 @@ class Context:
     def _trust(self, lib: Library) -> None:
         settings, pointer = self.settings, self.pointer
         lib.SSL_CTX_set_verify_depth(pointer, settings.verify_depth)
-        if settings.verify != "off" and settings.is_server:
-            lib.SSL_CTX_set_verify(pointer, 1, callbacks.accept_any)
+        if settings.verify != "off":
+            # A client of TLS looks at the result by itself, when the handshake is done.
+            lib.SSL_CTX_set_verify(pointer, 1 if settings.is_server else 0, callbacks.accept_any)
         for source in (settings.client_ca, settings.trusted):
             if source is None:
                 continue
