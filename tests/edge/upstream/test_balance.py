@@ -129,3 +129,14 @@ def test_random_draws_by_weight_and_two_takes_the_less_busy():
 def test_random_falls_back_to_round_robin():
     one = group(peer("a", down=True), peer("b"))
     assert sequence(lambda: Random(one, two=False, draw=lambda _total: 0), 2) == "bb"
+
+
+def test_a_peer_that_was_dead_comes_back_slowly():
+    one = group(peer("a", fail_timeout=10, slow_start=100.0), peer("b"))
+    assert sequence(lambda: RoundRobin(one), 3, failed="a") == "abb"
+    assert "a" in sequence(lambda: RoundRobin(one), 4, now=11)  # it is tried, and found alive
+    assert one.primary.peers[0].risen == 11
+    shares = [Counter(sequence(lambda: RoundRobin(one), 120, now=11 + up))["a"] for up in (5, 50, 100, 200)]
+    assert 3 <= shares[0] <= 9  # 5 of 105
+    assert 35 <= shares[1] <= 45  # 50 of 150
+    assert shares[2] == shares[3] == 60

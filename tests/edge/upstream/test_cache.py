@@ -242,3 +242,31 @@ async def test_a_304_that_says_nothing_renews_what_was_said(ours, origin):
     expire(ours)
     assert await get() == (200, "REVALIDATED", b"good")
     assert await get() == (200, "HIT", b"good")
+
+
+async def test_purge(ours, origin):
+    there = await origin(
+        lambda request: ok(request.target.encode(), headers=["Vary: X-V"] if "v" in request.target else [])
+    )
+    await ours.start(
+        f"location / {{ proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 1m; proxy_cache_purge $purge;"
+        f"add_header X-C $upstream_cache_status; proxy_pass http://127.0.0.1:{there.port}; }}",
+        CACHE.replace("FOLDER", str(ours.folder)) + " map $request_method $purge { PURGE 1; }",
+    )
+
+    async def get(target: str, *fields: str) -> str | None:
+        return (await ours.get(target, *fields)).headers.get("x-c")
+
+    async def purge(target: str) -> int:
+        return (await ours.get(target, method="PURGE")).status
+
+    assert [await get("/a"), await get("/a"), await get("/b/1"), await get("/b/2")] == ["MISS", "HIT", "MISS", "MISS"]
+    assert [await purge("/a"), await purge("/a"), await purge("/none")] == [204, 404, 404]
+    assert [await get("/a"), await get("/b/1")] == ["MISS", "HIT"]
+    assert [await purge("/b/*"), await purge("/b/*")] == [204, 404]
+    assert [await get("/a"), await get("/b/1"), await get("/b/2")] == ["HIT", "MISS", "MISS"]
+    for value in "12":
+        assert [await get("/v", f"X-V: {value}"), await get("/v", f"X-V: {value}")] == ["MISS", "HIT"]
+    assert await purge("/v") == 204
+    assert [await get("/v", f"X-V: {value}") for value in "12"] == ["MISS", "MISS"]
+    assert len([one for one in there.requests if one.method == "PURGE"]) == 0

@@ -144,7 +144,7 @@ def _server(directive: Directive) -> dict[str, Any]:
             if not (value.isascii() and value.isdigit()) or (name == "weight" and int(value) == 0):
                 raise ConfError(f'invalid parameter "{word}"', directive.place)
             found[name] = int(value)
-        elif equals and name == "fail_timeout":
+        elif equals and name in ("fail_timeout", "slow_start"):
             seconds = parse_time(value)
             if seconds is None:
                 raise ConfError(f'invalid parameter "{word}"', directive.place)
@@ -167,6 +167,8 @@ def _finish(scope: Scope, group: Group, directive: Directive) -> None:
         aside = values.pop("backup")
         if aside and method in ("ip_hash", "hash", "random"):
             raise ConfError('balancing method does not support parameter "backup"', line.place)
+        if values.get("slow_start") and method in ("ip_hash", "hash", "random"):
+            raise ConfError('balancing method does not support parameter "slow_start"', line.place)
         text = line.args[0]
         url = parse_url(text, DEFAULT_PORT, "upstream", line.place)
         if url.uri:

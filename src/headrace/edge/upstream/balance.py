@@ -34,7 +34,7 @@ class LeastConn(RoundRobin):
         if best is None:
             return None
         equal = [peer for peer in usable if peer.conns * best.weight == best.conns * peer.weight]
-        return weigh(equal) if len(equal) > 1 else best
+        return weigh(equal, now) if len(equal) > 1 else best
 
 
 class _Seeker(RoundRobin):
@@ -137,7 +137,7 @@ class ConsistentHash(_Seeker):
         ring = self.ring
         while True:
             server = ring.servers[self.at % len(ring.servers)]
-            found = weigh(peer for peer in self.peers if peer.server == server and self.open_to(peer, now))
+            found = weigh((peer for peer in self.peers if peer.server == server and self.open_to(peer, now)), now)
             if found is not None:
                 return found
             self.at += 1

@@ -8,7 +8,7 @@ https://nginx.org/en/docs/http/ngx_http_upstream_module.html#server
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,17 +18,27 @@ if TYPE_CHECKING:
     from headrace.edge.request import Request
 
 
+class Keep(NamedTuple):
+    """How a connection is kept when its exchange is over. idle: how many; times in seconds, requests: 0, no limit."""
+
+    idle: int
+    timeout: float | None
+    requests: int
+    lifetime: float | None
+
+
 class Peer:
     """One address of an upstream.
 
     name: as logs and $upstream_addr write it. server: the text of the configuration it stems from. weight, max_fails
-    (0: it is never taken for dead), fail_timeout (seconds), max_conns (0: no limit), down: parameters of `server`.
+    (0: it is never taken for dead), fail_timeout and slow_start (seconds), max_conns (0: no limit), down: parameters of
+    `server`. risen: when it was found alive again.
     conns: requests it has now. fails: failures within fail_timeout.
     """
 
     __slots__ = (
         "accessed", "checked", "conns", "current", "down", "effective", "fail_timeout", "fails", "max_conns",
-        "max_fails", "name", "server", "target", "weight",
+        "max_fails", "name", "risen", "server", "slow_start", "target", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +52,7 @@ class Peer:
         fail_timeout: float = 10.0,
         max_conns: int = 0,
         down: bool = False,
+        slow_start: float = 0.0,
     ) -> None:
         self.name = name
         self.target = target
@@ -51,9 +62,11 @@ class Peer:
         self.fail_timeout = fail_timeout
         self.max_conns = max_conns
         self.down = down
+        self.slow_start = slow_start
+        self.risen = -1e9
         self.conns = 0
         self.fails = 0
-        self.current = 0
+        self.current = 0.0
         self.effective = weight
         self.accessed = self.checked = -1e9
 
@@ -64,6 +77,11 @@ class Peer:
         if self.max_fails and self.fails >= self.max_fails and now - self.checked <= self.fail_timeout:
             return False
         return not (self.max_conns and self.conns >= self.max_conns)
+
+    def share(self, now: float) -> float:
+        """The part of its weight that it has: it comes back slowly after the peer was dead (slow_start)."""
+        up = now - self.risen
+        return 1.0 if up >= self.slow_start else max(up / self.slow_start, 0.01)
 
     def __repr__(self) -> str:
         return f"<Peer {self.name.decode('latin-1')} weight={self.weight} conns={self.conns} fails={self.fails}>"
@@ -116,6 +134,7 @@ class Group:
         self.keepalive_timeout = 60.0
         self.keepalive_requests = 1000
         self.keepalive_time = 3600.0
+        self._keep: Keep | None = None
         self.pool: Pool | None = None
         self.births: dict[int, float] = {}
         """When the connection with a descriptor was opened (clock seconds)."""
@@ -134,6 +153,13 @@ class Group:
     def chooser(self, request: Request) -> Chooser:
         """A chooser for a request."""
         return RoundRobin(self) if self.make is None else self.make(self, request)
+
+    @property
+    def keep(self) -> Keep | None:
+        """How connections are kept, None: they are not."""
+        if self._keep is None and self.keepalive:
+            self._keep = Keep(self.keepalive, self.keepalive_timeout, self.keepalive_requests, self.keepalive_time)
+        return self._keep
 
     @property
     def alive(self) -> int:
@@ -185,7 +211,7 @@ class RoundRobin:
 
     def pick(self, now: float) -> Peer | None:
         """The best of the peers that may be asked, by weight; the others gain theirs."""
-        return weigh(peer for peer in self.peers if self.open_to(peer, now))
+        return weigh((peer for peer in self.peers if self.open_to(peer, now)), now)
 
     def open_to(self, peer: Peer, now: float) -> bool:
         """A peer that this request has not tried and that may be asked now."""
@@ -222,19 +248,22 @@ class RoundRobin:
                 peer.effective = max(peer.effective - peer.weight // peer.max_fails, 0)
                 dead = peer.fails >= peer.max_fails
         elif peer.accessed < peer.checked:
+            if peer.slow_start and peer.max_fails and peer.fails >= peer.max_fails:
+                peer.risen = now
             peer.fails = 0
         if self.tries:
             self.tries -= 1
         return dead
 
 
-def weigh(peers: Iterable[Peer]) -> Peer | None:
+def weigh(peers: Iterable[Peer], now: float) -> Peer | None:
     """One turn of smooth weighted round robin among these peers."""
     best: Peer | None = None
-    total = 0
+    total = 0.0
     for peer in peers:
-        peer.current += peer.effective
-        total += peer.effective
+        gain = peer.effective if not peer.slow_start else peer.effective * peer.share(now)
+        peer.current += gain
+        total += gain
         if peer.effective < peer.weight:
             peer.effective += 1
         if best is None or peer.current > best.current:

@@ -20,6 +20,7 @@ from headrace.edge.upstream.answer import orders_of, take_head, upstream_ranges
 from headrace.edge.upstream.cache.entry import Entry, EntryWriter, rewrite_entry
 from headrace.edge.upstream.cache.fresh import Lifetime, lifetime_of
 from headrace.edge.upstream.cache.heads import kept_head, merged_head, set_modified, variant_of
+from headrace.edge.upstream.cache.purge import purge
 from headrace.edge.upstream.service import Unroutable
 from headrace.edge.values import Value, evaluate
 
@@ -44,6 +45,7 @@ class CacheSettings:
     methods: frozenset[bytes]
     bypass: tuple[Value, ...] = ()
     no_cache: tuple[Value, ...] = ()
+    purge: tuple[Value, ...] = ()
     stale: frozenset[str] = frozenset()
     min_uses: int = 1
     lock: bool = False
@@ -62,7 +64,10 @@ class CacheSettings:
 def open_cache(visit: Visit) -> Cacher | None:
     """The cache for a request, None when it has none. Raises Unroutable for a zone that there is not."""
     settings, request = visit.settings.cache, visit.request
-    if settings is None or request.method not in settings.methods:
+    if settings is None:
+        return None
+    purges = bool(settings.purge) and is_set(settings.purge, request)
+    if not purges and request.method not in settings.methods:
         return None
     zone = settings.zone
     if zone is None:
@@ -79,7 +84,9 @@ def open_cache(visit: Visit) -> Cacher | None:
             if settings.key is not None
             else visit.service.cache_key(request, visit.route)
         )
-    return Cacher(visit, settings, zone, key)
+    made = Cacher(visit, settings, zone, key)
+    made.purges = purges
+    return made
 
 
 def is_set(values: tuple[Value, ...], request: Request) -> bool:
@@ -99,6 +106,7 @@ class Cacher:
         self.entry: Entry | None = None
         self.writer: EntryWriter | None = None
         self.store = True
+        self.purges = False
         self.fetches = False
         self.updates = False
         self._life = Lifetime()
@@ -107,6 +115,9 @@ class Cacher:
 
     async def look(self) -> int | None:
         """Answer from the cache; None when the upstream has to be asked."""
+        return await purge(self.zone, self.key) if self.purges else await self._look()
+
+    async def _look(self) -> int | None:
         request, settings, state = self.visit.request, self.settings, self.visit.state
         if is_set(settings.bypass, request):
             state.cache_status = b"BYPASS"

@@ -51,8 +51,8 @@ class Entry:
         return fd
 
 
-def read_entry(path: str, key: bytes) -> Entry | None:
-    """Open an entry; None when there is none for this key."""
+def read_entry(path: str, key: bytes | None) -> Entry | None:
+    """Open an entry; None when there is none for this key (key None: for any)."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -70,7 +70,9 @@ def read_entry(path: str, key: bytes) -> Entry | None:
             start = os.pread(fd, begin + known + raw, 0)
         meta = json.loads(start[begin : begin + known])
         head = parse_response_head(start[begin + known : begin + known + raw], b"GET")
-        if meta["key"] != key.hex():
+        if key is None:
+            bytes.fromhex(meta["key"])
+        elif meta["key"] != key.hex():
             raise ValueError(path)
         float(meta["valid"])
     except (OSError, ValueError, KeyError, TypeError, struct.error, ProtocolError):

@@ -159,6 +159,10 @@ class Zone:
         wait = 0.1 if self._scan is not None else min(CLEAN_SECONDS, max(self.inactive / 2, 0.1))
         self._timer = asyncio.get_running_loop().call_later(wait, self._turn)
 
+    def files(self) -> Iterator[os.DirEntry[str]]:
+        """All entries, those of other workers too."""
+        return self._files(self.path)
+
     def _files(self, folder: str) -> Iterator[os.DirEntry[str]]:
         with contextlib.suppress(OSError), os.scandir(folder) as items:
             for item in items:
