@@ -57,6 +57,7 @@ CODE = """
     ngx.say(ssl.parse_der_cert("nothing"))
     ngx.say(ssl.set_cert(cert))
     ngx.say(ngx.socket.tcp():setclientcert(cert, key))
+    ngx.say(ngx.socket.tcp():setclientcert(cert))
 """
 
 
@@ -75,5 +76,6 @@ async def test_client_certificates(gateway, strict):
         "nilPEM_read_bio_PrivateKey() failed",
         "nild2i_X509_bio() failed",
         "nilbad ssl conn",
-        "nilclosed",
+        "true",
+        "nilclient certificate must be supplied with corresponding private key",
     ]

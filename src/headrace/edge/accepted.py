@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.core import proxy_protocol
 from headrace.core.openssl.failure import OpensslError, UnexpectedEof
-from headrace.core.openssl.hooks import Refused
+from headrace.core.openssl.hooks import UNRECOGNIZED_NAME, Refused
 from headrace.core.stream import Stream
 from headrace.core.tls import TlsStream
 from headrace.errors import ConnectionFailed
@@ -125,7 +125,8 @@ class Accepted:
             await stream.handshake(timeout)
         except ConnectionFailed as error:
             cause = error.__cause__
-            if isinstance(cause, OpensslError) and isinstance(cause.__cause__, Refused):
+            reason = cause.__cause__ if cause is not None else None
+            if isinstance(reason, Refused) and reason.alert == UNRECOGNIZED_NAME:
                 text = "handshake rejected"
             elif isinstance(cause, UnexpectedEof):
                 text = "peer closed connection in SSL handshake"

@@ -211,7 +211,7 @@ class LuaFamily(BaseFamily):
         content = scope.get("content_by_lua") if scope.kind == "if" else scope.own("content_by_lua")
         server = scope.get("server_rewrite_by_lua") if scope.kind == "server" else None
         if scope.kind == "server":
-            self._shake(scope)
+            self._shake(scope, location)
         if not (rewrite or access or log or content or header or body or server):
             return
         self._build(scope)
@@ -237,13 +237,13 @@ class LuaFamily(BaseFamily):
         if log:
             location.add_log(handlers.log(self._source(scope, location, log)))
 
-    def _shake(self, scope: Scope) -> None:
+    def _shake(self, scope: Scope, location: Location | None = None) -> None:
         """What the server's handshakes run: edge.families.tls.server_tls takes it."""
         found = {phase: scope.get(f"{phase}_by_lua") for phase in HANDSHAKE}
         steps: dict[str, Any] = {}
         for phase, directive in found.items():
             if directive is not None:
-                source = self._source(scope, None, directive)
+                source = self._source(scope, location, directive)
                 steps[phase] = Handshakes(source.runtime).made(phase, source)
         if steps:
             scope.settings["tls_steps"] = steps

@@ -54,7 +54,9 @@ class Handshakes:
         def run(handshake: Handshake) -> Awaitable[None] | None:
             result = self._run(handshake, source, phase)
             if result is None:
-                return self._finish(self._wait(handshake))
+                return self._finish(handshake, phase)
+            word = result if isinstance(result, int) else 0
+            _tell(handshake, phase, f"handler return value: {word}, ", result)
             _judge(result)
             return None
 
@@ -127,9 +129,10 @@ class Handshakes:
             runtime.forget(handshake.handle)
             raise
 
-    @staticmethod
-    async def _finish(waiting: Awaitable[bytes | int]) -> None:
-        _judge(await waiting)
+    async def _finish(self, handshake: Handshake, phase: int) -> None:
+        result = await self._wait(handshake)
+        _tell(handshake, phase, "", result)
+        _judge(result)
 
     async def _fetched_late(self, handshake: Handshake) -> bytes | None:
         return self._fetched(handshake.handle, await self._wait(handshake))
@@ -141,6 +144,13 @@ class Handshakes:
 
 def _passed(result: bytes | int) -> bool:
     return isinstance(result, bytes) or (result != -1 and result < _LEAST_FAILURE)
+
+
+def _tell(handshake: Handshake, phase: int, what: str, result: bytes | int) -> None:
+    """The end of a step, for the log at level debug."""
+    name, step = ("certificate", "cert") if phase == SSL_CERT else ("client_hello", "client hello")
+    text = f"lua_{name}_by_lua: {what}{step} cb exit code: {int(_passed(result))}"
+    handshake.log_error(log.DEBUG, text.encode())
 
 
 def _judge(result: bytes | int) -> None:

@@ -213,7 +213,7 @@ function methods.sslhandshake(sock, ...)
         return session == false or session_of(sock.tls)
     end
     if name then
-        S.debug_log('lua ssl server name: "' .. S.check_string(name, 2, "sslhandshake") .. '"')
+        S.note('lua ssl server name: "', S.check_string(name, 2, "sslhandshake"), '"')
     end
     local handle
     handle, why = host.tls_open(sock.fd, sock.conf.tls, number_of(session),

@@ -56,13 +56,6 @@ local function wanted(level)
     return level <= (conf and conf.log_level or S.settings.log_level)
 end
 
---- A line of the log at level debug, for what nginx tells there.
-function S.debug_log(text)
-    if wanted(ngx.DEBUG) then
-        host.log(S.R and S.R.id or 0, ngx.DEBUG, text)
-    end
-end
-
 function ngx.log(level, ...)
     if type(level) ~= "number" then
         level = S.check_number(level, 1, "log")

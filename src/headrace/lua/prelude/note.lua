@@ -51,7 +51,7 @@ function S.noted_sleep(T, ms, entry)
     T.sleeping = entry
     S.wait()
     T.sleeping = nil
-    local id = R.id
-    S.note('lua sleep timer expired: "', id > 0 and host.get_var(id, "uri") or "", "?",
-        id > 0 and host.get_var(id, "args") or "", '"')
+    local id = S.has_request[R.phase] and R.id
+    S.note('lua sleep timer expired: "', id and host.get_var(id, "uri") or "", "?",
+        id and host.get_var(id, "args") or "", '"')
 end

@@ -278,7 +278,7 @@ function ngx.exit(code)
     if code == ngx.AGAIN or code == ngx.DONE then
         return S.raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
     end
-    S.debug_log("lua exit with code " .. code)
+    S.note("lua exit with code ", code)
     if R.phase == S.HEADER_FILTER or R.phase == S.BALANCER or R.phase == S.SSL_SESSION_STORE then
         R.code = code -- the script goes on, as in OpenResty
         return

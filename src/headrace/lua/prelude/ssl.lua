@@ -67,12 +67,11 @@ function methods.setclientcert(sock, cert, key)
     if type(sock) ~= "table" then
         return S.bad_self(sock, "setclientcert")
     end
-    if not sock.fd then
-        return nil, "closed"
-    end
-    if cert == nil and key == nil then
+    if not cert and not key then
         sock.client_cert = nil
         return true
+    elseif not cert or not key then
+        return nil, "client certificate must be supplied with corresponding private key"
     end
     if type(cert) ~= "cdata" then
         return nil, "bad cert arg: cdata expected, got " .. type(cert)

@@ -202,6 +202,7 @@ function methods.receive(sock, ...)
     elseif size > LARGEST then
         size = LARGEST
     end
+    S.note("lua udp socket receive buffer size: ", size)
     while true do
         local got = tonumber(C.hr_recv(sock.fd, room, size, 0))
         if got >= 0 then
