@@ -48,9 +48,9 @@ def test_broken_answers_are_none(noise, at):
 
 
 class Server:
-    """Answers by name: a list of addresses, or a code. asked: the names, in order."""
+    """Answers by name: a list of addresses, the name that it is an alias of, or a code. asked: the names, in order."""
 
-    def __init__(self, names: dict[bytes, list[str] | int]) -> None:
+    def __init__(self, names: dict[bytes, list[str] | bytes | int]) -> None:
         self.names = names
         self.asked: list[bytes] = []
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -67,6 +67,8 @@ class Server:
         found = self.names[name]
         if isinstance(found, int):
             self.sock.sendto(answer(asked, code=found), sender)
+        elif isinstance(found, bytes):
+            self.sock.sendto(answer(asked, (5, bytes((len(found),)) + found + b"\0")), sender)
         else:
             records = [(V4, socket.inet_aton(text)) for text in found]
             self.sock.sendto(answer(asked, *records, ttl=0 if name == b"short" else 60), sender)
@@ -91,6 +93,36 @@ async def test_names_are_asked_for_once_and_remembered():
             await resolver.resolve(name, 10)
         assert caught.value.code == code
     server.close()
+
+
+async def test_aliases_are_followed():
+    server = Server({b"a": b"b", b"b": b"c", b"c": ["127.0.0.1"], b"x": b"y", b"y": b"x", b"bad": b"none", b"none": 3})
+    resolver = Resolver([server.address], kinds=[V4])
+    assert await resolver.resolve("a", 10) == ("127.0.0.1",)
+    assert await resolver.resolve("a", 10) == await resolver.resolve("b", 10) == ("127.0.0.1",)
+    assert server.asked == [b"a", b"b", b"c"]
+    for name in ("x", "y", "bad"):
+        with pytest.raises(NotResolved, match="Host not found"):
+            await resolver.resolve(name, 10)
+    assert len(server.asked) < 50
+    server.close()
+
+
+async def test_each_server_refuses_once():
+    refusing = [Server({b"a": 2}) for _ in range(2)]
+    with pytest.raises(NotResolved, match="Server failure"):
+        await Resolver([server.address for server in refusing], kinds=[V4]).resolve("a", 10)
+    assert [server.asked for server in refusing] == [[b"a"], [b"a"]]
+    for server in refusing:
+        server.close()
+
+
+def test_names_of_aliases():
+    asked = question(1, "a.example", V4)
+    compressed = parse(answer(asked, (5, b"\x01b\xc0\x0e")), asked, V4)
+    assert compressed == Answer((), 60, 0, False, "b.example")
+    endless = answer(asked, (5, b"\xc0" + bytes((12 + len(asked) - 12 + 12,))))
+    assert parse(endless, asked, V4) is None
 
 
 async def test_a_server_that_is_not_there_leaves_it_to_the_next():

@@ -37,6 +37,10 @@ _WORDS: Final = {
     5: "Operation refused",
     110: "Operation timed out",
 }
+_LABELS: Final = 255
+"""Steps through the labels and pointers of a name at most."""
+_ALIASES: Final = 16
+"""CNAMEs that are followed one after the other at most."""
 _HEAD: Final = struct.Struct("!6H")
 _RECORD: Final = struct.Struct("!2HIH")
 
@@ -50,14 +54,22 @@ class NotResolved(ConnectionFailed):
         super().__init__(f"{name} could not be resolved ({code}: {self.words})", kind="resolve")
 
 
+Known = tuple[float, tuple[str, ...]]
+"""Until when (monotonic seconds) which addresses hold."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """addresses as text; ttl: seconds they hold; code: the RCODE; cut: the answer was too long for a datagram."""
+    """addresses as text; ttl: seconds they hold; code: the RCODE; cut: the answer was too long for a datagram.
+
+    alias: without addresses, the name that has them (the last CNAME of the chain).
+    """
 
     addresses: tuple[str, ...]
     ttl: int
     code: int
     cut: bool
+    alias: str | None = None
 
 
 def question(number: int, name: str, kind: int) -> bytes:
@@ -79,6 +91,21 @@ def _skip_name(data: bytes, at: int) -> int:
             return at
 
 
+def _name(data: bytes, at: int) -> str:
+    """The name at a place of a message (RFC 1035 4.1.4). Raises ValueError for one without end."""
+    labels: list[str] = []
+    for _ in range(_LABELS):
+        size = data[at]
+        if size >= 0xC0:
+            at = (size & 0x3F) << 8 | data[at + 1]
+        elif size:
+            labels.append(data[at + 1 : at + 1 + size].decode("latin-1"))
+            at += 1 + size
+        else:
+            return ".".join(labels)
+    raise ValueError(labels)
+
+
 def parse(data: bytes, asked: bytes, kind: int) -> Answer | None:
     """The answer to a query; None for a message that is none (another number or question, or broken)."""
     try:
@@ -89,6 +116,7 @@ def parse(data: bytes, asked: bytes, kind: int) -> Answer | None:
             return None
         at = 12 + len(body)
         found: list[str] = []
+        alias = None
         ttl = 1 << 31
         for _ in range(answers):
             at = _skip_name(data, at)
@@ -98,10 +126,13 @@ def parse(data: bytes, asked: bytes, kind: int) -> Answer | None:
                 ttl = min(ttl, seconds)
                 if record == kind:
                     found.append(socket.inet_ntop(_FAMILIES[kind], data[at : at + size]))
+                else:
+                    alias = _name(data, at)
             at += size
     except (IndexError, struct.error, ValueError, OSError):
         return None
-    return Answer(tuple(found), ttl if found else 0, flags & 15, bool(flags & 0x0200))
+    alias = None if found else alias
+    return Answer(tuple(found), ttl if found or alias else 0, flags & 15, bool(flags & 0x0200), alias)
 
 
 class Resolver:
@@ -113,44 +144,60 @@ class Resolver:
         self.servers = tuple(servers)
         self.valid = valid
         self.kinds = tuple(kinds)
-        self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._asked: dict[str, asyncio.Task[tuple[str, ...]]] = {}
+        self._known: dict[str, Known] = {}
+        self._asked: dict[str, asyncio.Task[Known]] = {}
         self._turn = 0
 
     async def resolve(self, name: str, timeout: float) -> tuple[str, ...]:  # noqa: ASYNC109 - a bound of all servers
         """The addresses of a name. Raises NotResolved, in at most `timeout` seconds."""
-        key = name.rstrip(".").lower()
-        known = self._known.get(key)
-        if known is not None:
-            if known[0] > monotonic():
-                return known[1]
-            del self._known[key]
-        task = self._asked.get(key)
-        if task is None:
-            task = self._asked[key] = asyncio.get_running_loop().create_task(self._ask(key))
-            task.add_done_callback(lambda done: self._over(key, done))
         try:
-            return await asyncio.wait_for(asyncio.shield(task), timeout)
+            return (await asyncio.wait_for(self._find(name.rstrip(".").lower()), timeout))[1]
         except TimeoutError:
             raise NotResolved(name, 110) from None
 
-    def _over(self, key: str, task: asyncio.Task[tuple[str, ...]]) -> None:
+    def _remembered(self, name: str) -> Known | None:
+        known = self._known.get(name)
+        if known is not None and known[0] <= monotonic():
+            del self._known[name]
+            return None
+        return known
+
+    async def _find(self, name: str) -> Known:
+        known = self._remembered(name)
+        if known is not None:
+            return known
+        task = self._asked.get(name)
+        if task is None:
+            task = self._asked[name] = asyncio.get_running_loop().create_task(self._ask(name, 0))
+            task.add_done_callback(lambda done: self._over(name, done))
+        return await asyncio.shield(task)
+
+    def _over(self, key: str, task: asyncio.Task[Known]) -> None:
         self._asked.pop(key, None)
         if not task.cancelled():
             task.exception()  # who asked may have gone
 
-    async def _ask(self, name: str) -> tuple[str, ...]:
+    async def _ask(self, name: str, depth: int) -> Known:
         asked = [asyncio.ensure_future(self._ask_servers(name, kind)) for kind in self.kinds]
         answers = await asyncio.gather(*asked)
+        code = next((answer.code for answer in answers if answer.code), 0)
         found = tuple(address for answer in answers for address in answer.addresses)
-        if not found:
-            raise NotResolved(name, next((answer.code for answer in answers if answer.code), 3))
-        ttl = self.valid if self.valid is not None else min(answer.ttl for answer in answers if answer.addresses)
-        if ttl > 0:
+        ttl = min((answer.ttl for answer in answers if answer.addresses), default=0)
+        until = 0.0
+        if not found and not code:
+            alias, ttl = next(((answer.alias, answer.ttl) for answer in answers if answer.alias), (None, 0))
+            if alias is not None and depth < _ALIASES:
+                # Not through a question that others have begun: two names that are each other's alias would wait.
+                until, found = self._remembered(alias.lower()) or await self._ask(alias.lower(), depth + 1)
+        if code or not found:
+            raise NotResolved(name, code or 3)
+        end = monotonic() + (ttl if self.valid is None else self.valid)
+        known = (min(end, until) if until else end, found)
+        if known[0] > monotonic():
             while len(self._known) >= MOST:
                 del self._known[next(iter(self._known))]
-            self._known[name] = (monotonic() + ttl, found)
-        return found
+            self._known[name] = known
+        return known
 
     async def _ask_servers(self, name: str, kind: int) -> Answer:
         try:
@@ -158,6 +205,7 @@ class Resolver:
         except ValueError:
             raise NotResolved(name, 3) from None
         last = 110
+        refused = 0
         for _ in range(2 * len(self.servers)):
             server = self.servers[self._turn % len(self.servers)]
             try:
@@ -172,6 +220,9 @@ class Resolver:
                 return answer
             last = answer.code
             self._turn += 1
+            refused += 1
+            if refused >= len(self.servers):  # each has said no
+                break
         raise NotResolved(name, last)
 
 
