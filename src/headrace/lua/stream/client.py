@@ -142,11 +142,14 @@ class ClientApi:
 
     # writing
 
-    def output(self, session_id: int, data: bytes) -> None:
-        """Bytes for the client."""
+    def output(self, session_id: int, data: bytes) -> int:
+        """Bytes for the client; 1 when it is gone."""
         session = self.sessions[session_id]
         session.stream.write(data)
+        if session.stream.closed:
+            return 1
         session.sent += len(data)
+        return 0
 
     def flush(self, session_id: int, seconds: float) -> int | Why:
         """1: all is in the kernel; 0: the end of the flush will be told; None and why when the client is gone."""

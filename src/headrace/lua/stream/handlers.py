@@ -5,8 +5,10 @@ What a run gives is the same as there (lua.handlers): bytes of output, a code, o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from headrace.edge.log import INFO
 from headrace.lua.handlers import LuaHandlers
 from headrace.lua.runtime import CONTENT, KEEP, REWRITE
 
@@ -68,11 +70,17 @@ class StreamHandlers(LuaHandlers):
         del self.sessions[session.id]
 
     def _wait(self, request: Any, ended: Any, check_abort: bool) -> Any:
-        waiting = super()._wait(request, ended, check_abort)
+        waiting = super()._wait(request, ended, check_abort=False)
         session: Session = request
         if check_abort and session.datagrams is None:
+            session.abort_on_eof = True
+            session.on_abort = partial(self._gone, session)
             self._client.client(session).watch()
         return waiting
+
+    def _gone(self, session: Session) -> None:
+        session.log_error(INFO, b"stream client prematurely closed connection")
+        self.runtime.scheduler.aborted(session.id)
 
     def _output(self, session: Session, result: bytes | int) -> int:
         """The code of a run whose output is written."""

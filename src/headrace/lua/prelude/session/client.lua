@@ -50,6 +50,7 @@ end
 function S.forget_client(id)
     local sock = clients[id]
     clients[id], reads[id], sends[id] = nil, nil, nil
+    S.forget_session(id)
     if sock then
         sock.fd, sock.via = nil, nil
     end

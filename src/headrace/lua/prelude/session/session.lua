@@ -13,6 +13,19 @@ host.buffering = function() -- that is for HTTP/1.0
 end
 S.tell_fields, S.untold_of = function() end, function() end
 
+local datagrams = {} -- id of a session -> whether it has a datagram instead of a connection
+local statuses = {} -- id of a session -> what its script has set ngx.status to
+local lost = false -- the client was gone when the last output went to it
+local output = host.output
+host.output = function(id, data)
+    lost = output(id, data) == 1
+end
+
+--- A session has ended.
+function S.forget_session(id)
+    datagrams[id], statuses[id] = nil, nil
+end
+
 local function begin()
     local R = S.R
     if not R then
@@ -21,7 +34,13 @@ local function begin()
     if not S.may_output[R.phase] or not S.cur then
         return S.disabled()
     end
-    if host.client_kind(R.id) == 2 then
+    local id = R.id
+    local datagram = datagrams[id]
+    if datagram == nil then
+        datagram = host.client_kind(id) == 2
+        datagrams[id] = datagram
+    end
+    if datagram then
         return S.raise("API disabled in the current context")
     end
     return R
@@ -30,7 +49,12 @@ end
 local function checked(write)
     return function(...)
         begin()
-        return write(...)
+        lost = false
+        local ok, why = write(...)
+        if lost then
+            return nil, "nginx output filter error"
+        end
+        return ok, why
     end
 end
 ngx.say, ngx.print = checked(ngx.say), checked(ngx.print)
@@ -104,15 +128,15 @@ function ngx.exit(code)
     return S.exit_now(R, code)
 end
 
--- The status is that of the session, 0 while it lasts.
+-- The status is that of the session, 0 while it lasts; what a script sets is told to itself only, as in OpenResty.
 function S.get_status(R)
-    return host.client_status(R.id)
+    return statuses[R.id] or host.client_status(R.id)
 end
 
 S.getters.status = function()
     return S.get_status(S.request())
 end
 
-S.setters.status = function()
-    return S.raise("the status of a session is not changeable")
+S.setters.status = function(value)
+    statuses[S.request().id] = value
 end
