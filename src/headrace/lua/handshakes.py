@@ -28,6 +28,12 @@ _NOTES: Final = {
     SSL_SESSION_FETCH: b", context: ssl_session_fetch_by_lua*",
     SSL_SESSION_STORE: b", context: ssl_session_store_by_lua*",
 }
+_ENDS: Final = {
+    SSL_CLIENT_HELLO: ("lua_client_hello_by_lua", "client hello"),
+    SSL_CERT: ("lua_certificate_by_lua", "cert"),
+    SSL_SESSION_FETCH: ("ssl_session_fetch_by_lua*", "sess get"),
+    SSL_SESSION_STORE: ("ssl_session_store_by_lua*", "sess new"),
+}
 _TLS13: Final = 0x0304
 _SKIPPED: Final = b"skipped since TLS version >= 1.3 (%d)" % _TLS13
 """As in OpenResty: with TLS 1.3 clients bring their sessions along, in tickets."""
@@ -55,8 +61,7 @@ class Handshakes:
             result = self._run(handshake, source, phase)
             if result is None:
                 return self._finish(handshake, phase)
-            word = result if isinstance(result, int) else 0
-            _tell(handshake, phase, f"handler return value: {word}, ", result)
+            _tell(handshake, phase, result)
             _judge(result)
             return None
 
@@ -73,7 +78,10 @@ class Handshakes:
         handle = self._begin(handshake)
         api.sessions[handle] = (identity, b"")
         result = self._run(handshake, source, SSL_SESSION_FETCH)
-        return self._fetched_late(handshake) if result is None else self._fetched(handle, result)
+        if result is None:
+            return self._fetched_late(handshake)
+        _tell(handshake, SSL_SESSION_FETCH, result)
+        return self._fetched(handle, result)
 
     def store(self, source: Source, handshake: Handshake, identity: bytes, der: bytes) -> None:
         """Keep a session."""
@@ -93,6 +101,7 @@ class Handshakes:
             runtime.ssl.sessions.pop(handle, None)
         if not ok:
             handshake.log_error(log.ERR, value.replace(b"run ssl_session", b"run session", 1) + handshake.note)
+        _tell(handshake, SSL_SESSION_STORE, int(value or 0) if ok else -1)
 
     def _begin(self, handshake: Handshake) -> int:
         runtime = self.runtime
@@ -131,11 +140,13 @@ class Handshakes:
 
     async def _finish(self, handshake: Handshake, phase: int) -> None:
         result = await self._wait(handshake)
-        _tell(handshake, phase, "", result)
+        _tell(handshake, phase, result, late=True)
         _judge(result)
 
     async def _fetched_late(self, handshake: Handshake) -> bytes | None:
-        return self._fetched(handshake.handle, await self._wait(handshake))
+        result = await self._wait(handshake)
+        _tell(handshake, SSL_SESSION_FETCH, result, late=True)
+        return self._fetched(handshake.handle, result)
 
     def _fetched(self, handle: int, result: bytes | int) -> bytes | None:
         _, der = self.runtime.ssl.sessions.pop(handle, (b"", b""))
@@ -146,11 +157,12 @@ def _passed(result: bytes | int) -> bool:
     return isinstance(result, bytes) or (result != -1 and result < _LEAST_FAILURE)
 
 
-def _tell(handshake: Handshake, phase: int, what: str, result: bytes | int) -> None:
-    """The end of a step, for the log at level debug."""
-    name, step = ("certificate", "cert") if phase == SSL_CERT else ("client_hello", "client hello")
-    text = f"lua_{name}_by_lua: {what}{step} cb exit code: {int(_passed(result))}"
-    handshake.log_error(log.DEBUG, text.encode())
+def _tell(handshake: Handshake, phase: int, result: bytes | int, *, late: bool = False) -> None:
+    """The end of a script, for the log at level debug, in OpenResty's words. late: it had to wait."""
+    name, what = _ENDS[phase]
+    value = result if isinstance(result, int) and phase != SSL_SESSION_STORE else 0
+    word = "" if late else f"handler return value: {value}, "
+    handshake.log_error(log.DEBUG, f"{name}: {word}{what} cb exit code: {int(_passed(result))}".encode())
 
 
 def _judge(result: bytes | int) -> None:

@@ -29,7 +29,7 @@ function S.run_plain(ref, id, phase, ...)
     end
     if not ok then
         a = "failed to run " .. S.context_names[phase] .. ": " .. a
-    elseif phase == S.HEADER_FILTER or phase == S.BALANCER then
+    elseif phase == S.HEADER_FILTER or phase == S.BALANCER or phase == S.SSL_SESSION_STORE then
         a, R.code = R.code, nil
     end
     if not outer_thread then
