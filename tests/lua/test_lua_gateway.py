@@ -342,7 +342,7 @@ async def test_init_and_worker_phases(gateway):
     )
     await asyncio.sleep(0.05)
     assert (await gateway.get("/a")).text == "initinit_workertrue0\n"
-    assert "failed to run init_worker_by_lua*: init_worker_by_lua(nginx.conf:" in gateway.log()
+    assert "init_worker_by_lua error: init_worker_by_lua(nginx.conf:" in gateway.log()
     assert "only said" in gateway.log()
 
 

@@ -276,9 +276,10 @@ class Runtime:
             failure = chunk.failure
             if failure is None:
                 ok, *rest = self._plain(chunk.ref, 0, phase)
-                failure = None if ok else rest[0]
+                failure = None if ok else rest[0].partition(b"*: ")[2]
             if failure is not None:
-                self.settings.error_log.line(ERR, failure)
+                name = b"init" if phase == INIT_WORKER else b"exit"
+                self.settings.error_log.line(ERR, b"%b_worker_by_lua error: %b" % (name, failure))
 
     def begin_exit(self) -> None:
         """The worker begins to stop: timers fire as premature, idle connections close, no new timers are made."""

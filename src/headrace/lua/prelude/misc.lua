@@ -102,6 +102,8 @@ local function create(name, every, n, delay, fn, ...)
     local R = S.R
     if not R or R.phase == S.INIT then
         return S.raise("no request")
+    elseif R.phase == S.EXIT_WORKER then
+        return S.disabled()
     end
     if n < 2 then
         return S.raise("expecting at least 2 arguments but got " .. n)
