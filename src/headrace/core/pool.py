@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.clock import NEVER, Timed
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.connect import Proxy
-    from headrace.core.stream import Address, Stream
+    from headrace.core.stream import Address, Owner, Stream
     from headrace.core.tls import TlsConfig
+
+    class Borrower(Owner, Protocol):
+        """Who has a connection for one exchange, and gets its bytes pushed meanwhile."""
+
+        def expired(self) -> None:
+            """The deadline of `Lent.limit` has come."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,10 @@ class PoolStats:
     worn_out: int = 0
 
 
-class _Idle(Timed):
-    """One idle connection; its owner while it is in the pool."""
+class Lent(Timed):
+    """One connection of a pool: its owner while it is idle. While it is lent the borrower is."""
 
-    __slots__ = ("key", "pool", "stream")
+    __slots__ = ("borrower", "key", "pool", "stream")
 
     def __init__(self, pool: Pool, key: Hashable, stream: Stream) -> None:
         self.due = NEVER
@@ -75,18 +81,35 @@ class _Idle(Timed):
         self.pool = pool
         self.key = key
         self.stream = stream
+        self.borrower: Borrower | None = None
 
     def data_received(self, _data: bytes) -> None:
+        """It said something that nobody asked for."""
         self.pool.drop_stale(self)
 
     def eof_received(self) -> None:
+        """It has ended."""
         self.pool.drop_stale(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
+        """It is lost."""
         self.pool.drop_stale(self)
 
     def expired(self) -> None:
-        self.pool.drop_expired(self)
+        """Idle for too long, or the deadline of the exchange."""
+        if self.borrower is not None:
+            self.borrower.expired()
+        else:
+            self.pool.drop_expired(self)
+
+    def release(self) -> Stream:
+        """The connection is the borrower's for good: no owner is set, not reading, no deadline."""
+        stream = self.stream
+        self.borrower = None
+        self.pool.clock.cancel(self)
+        stream.pause_reading()
+        stream.set_owner(None)
+        return stream
 
 
 class Pool:
@@ -99,9 +122,9 @@ class Pool:
         self.max_idle_per_key = max_idle_per_key
         self.max_idle = max_idle
         self.stats = PoolStats()
-        self._clock = clock
-        self._by_key: dict[Hashable, OrderedDict[_Idle, None]] = {}
-        self._all: OrderedDict[_Idle, None] = OrderedDict()  # the one unused longest is first
+        self.clock = clock
+        self._by_key: dict[Hashable, OrderedDict[Lent, None]] = {}
+        self._all: OrderedDict[Lent, None] = OrderedDict()  # the one unused longest is first
         self._closed = False
 
     def __len__(self) -> int:
@@ -132,6 +155,60 @@ class Pool:
             return stream
         return None
 
+    def borrow(self, key: Hashable, borrower: Borrower, *, sure: bool = False) -> Lent | None:
+        """As take, for one exchange that ends in `give_back`: the borrower is the stream's owner, which reads on.
+
+        sure: ask the kernel whether it is alive; else what the loop has seen counts.
+        """
+        bucket = self._by_key.get(key)
+        while bucket:
+            entry = next(reversed(bucket))
+            stream = entry.stream
+            if not stream.quiet or (sure and stream.probe() != "idle"):
+                self._discard(entry)
+                self.stats.discarded_stale += 1
+                continue
+            del self._all[entry]
+            del bucket[entry]
+            if not bucket:
+                del self._by_key[key]
+            entry.borrower = stream.owner = borrower
+            self.stats.reused += 1
+            return entry
+        return None
+
+    def give_back(self, entry: Lent, *, idle_timeout: float | None = 60.0, max_requests: int = 0) -> bool:
+        """The exchange of a borrowed connection is over; see put."""
+        entry.borrower = None
+        stream = entry.stream
+        if not stream.quiet:
+            self.clock.cancel(entry)
+            return self.put(entry.key, stream, idle_timeout=idle_timeout, max_requests=max_requests)
+        stream.uses += 1
+        if self._closed or (max_requests and stream.uses >= max_requests):
+            self.stats.worn_out += not self._closed
+            self.clock.cancel(entry)
+            _close(stream)
+            return False
+        stream.owner = entry
+        self._keep(entry, self.max_idle_per_key, idle_timeout)
+        return True
+
+    def _keep(self, entry: Lent, limit: int, idle_timeout: float | None) -> None:
+        bucket = self._by_key.get(entry.key)
+        if bucket is None:
+            bucket = self._by_key[entry.key] = OrderedDict()
+        bucket[entry] = None
+        self._all[entry] = None
+        if len(bucket) > limit:
+            self._evict(next(iter(bucket)))
+        elif len(self._all) > self.max_idle:
+            self._evict(next(iter(self._all)))
+        if idle_timeout is None:
+            self.clock.suspend(entry)
+        else:
+            self.clock.schedule(entry, idle_timeout)
+
     def put(
         self,
         key: Hashable,
@@ -159,18 +236,10 @@ class Pool:
             self.stats.discarded_stale += 1
             _close(stream)
             return False
-        entry = _Idle(self, key, stream)
-        bucket = self._by_key.setdefault(key, OrderedDict())
-        bucket[entry] = None
-        self._all[entry] = None
-        if len(bucket) > limit:
-            self._evict(next(iter(bucket)))
-        elif len(self._all) > self.max_idle:
-            self._evict(next(iter(self._all)))
+        entry = Lent(self, key, stream)
         stream.set_owner(entry)
         stream.start_reading()
-        if idle_timeout is not None:
-            self._clock.schedule(entry, idle_timeout)
+        self._keep(entry, limit, idle_timeout)
         return True
 
     def discard(self, key: Hashable) -> int:
@@ -189,28 +258,28 @@ class Pool:
         for entry in list(self._all):
             self._discard(entry)
 
-    def drop_stale(self, entry: _Idle) -> None:
+    def drop_stale(self, entry: Lent) -> None:
         """An idle connection has ended or has said something: it is of no use."""
         if entry in self._all:
             self.stats.discarded_stale += 1
             self._discard(entry)
 
-    def drop_expired(self, entry: _Idle) -> None:
+    def drop_expired(self, entry: Lent) -> None:
         """An idle connection has been idle for too long."""
         if entry in self._all:
             self.stats.timed_out += 1
             self._discard(entry)
 
-    def _evict(self, entry: _Idle) -> None:
+    def _evict(self, entry: Lent) -> None:
         self.stats.evicted += 1
         self._discard(entry)
 
-    def _discard(self, entry: _Idle) -> None:
+    def _discard(self, entry: Lent) -> None:
         self._remove(entry)
         _close(entry.stream)
 
-    def _remove(self, entry: _Idle) -> None:
-        self._clock.cancel(entry)
+    def _remove(self, entry: Lent) -> None:
+        self.clock.cancel(entry)
         del self._all[entry]
         bucket = self._by_key[entry.key]
         del bucket[entry]

@@ -7,6 +7,7 @@ returns an awaitable; only then does the request get a coroutine. What a handler
     OK (0)      rewrite: the request is complete; access, preaccess: passed, go on; content: answered
     DONE        answered, or will be: the request is complete (finish() runs if it did not)
     ERROR       the connection cannot be used any more: it is closed
+    LATER       answered from a callback, without a task; only in a call that the connection makes (`conn.serving`)
     >= 300, 201, 204   that special response (error_page applies); 444, 499 close without an answer
     other 2xx   the request is complete with that status
     REDIRECT    internal_redirect() was called: begin again with the new URI
@@ -37,6 +38,7 @@ REDIRECT: Final = -100
 REFIND: Final = -101
 """The URI was rewritten: find the location anew (post_rewrite)."""
 
+LATER: Final = -103
 RELOCATE: Final = -102
 """`if` chose another set of values: go on with the steps of request.location."""
 
@@ -97,6 +99,8 @@ def run(request: Request, steps: Steps) -> Coroutine[Any, Any, None] | None:
                 if code == OK and phase in PASSING:
                     code = None
                     continue
+                if code == LATER:
+                    return None
                 break
         except Exception as error:  # noqa: BLE001 - a fault of one handler must not end the worker
             code = _fault(request, error)
@@ -129,6 +133,18 @@ async def _wait(request: Request, steps: Steps, phase: str, handler: Handler, re
         await rest
     elif isinstance(exchange, Paced):
         await exchange.gone()
+
+
+def _late(_request: Request) -> int:
+    return LATER
+
+
+_LATE: Final[Steps] = ((CONTENT, _late),)
+
+
+def go_on(request: Request, result: Awaitable[Result]) -> Coroutine[Any, Any, None]:
+    """What is left of a request whose content handler said LATER, and has to wait after all."""
+    return _wait(request, _LATE, CONTENT, _late, result)
 
 
 def _fault(request: Request, error: Exception) -> int:

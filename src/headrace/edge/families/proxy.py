@@ -193,6 +193,7 @@ class ProxyFamily(PassFamily):
         service.method = scope.get("proxy_method")
         service.body = scope.get("proxy_set_body")
         service.location = _location_name(scope) or b""
+        service.prompt = not any((settings.cache, settings.store is not None, settings.bind is not None, settings.tls))
         if isinstance(target, tuple):
             scheme, url = target
             service.fix(scheme, url, group_for(scope, url, directive))

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import re
+from errno import (
+    EACCES,
+    EADDRNOTAVAIL,
+    EAFNOSUPPORT,
+    EAGAIN,
+    ECONNREFUSED,
+    ECONNRESET,
+    EHOSTDOWN,
+    EHOSTUNREACH,
+    EINVAL,
+    ENETDOWN,
+    ENETUNREACH,
+    EPERM,
+)
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.connect import dial
 from headrace.core.pool import Pool
-from headrace.edge.log import ERR
+from headrace.edge.log import CRIT, ERR
 from headrace.edge.upstream.reply import Failed
 from headrace.edge.upstream.settings import ERROR, TIMEOUT
-from headrace.edge.upstream.steer import Keep, Steered
+from headrace.edge.upstream.steer import Steered
 from headrace.edge.upstream.tls import handshake_text, tls_for
 from headrace.edge.values import evaluate
 from headrace.errors import ConfError, ConnectionFailed, Timeout
@@ -26,13 +40,17 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.openssl.context import Peering
     from headrace.core.stream import Stream
-    from headrace.edge.upstream.peers import Group, Peer
+    from headrace.edge.upstream.peers import Group, Keep, Peer
     from headrace.edge.upstream.settings import Settings
     from headrace.edge.upstream.visit import Visit
 
 _SYSTEM: Final = re.compile(r"\((\d+: [^()]*)\)$")
 POOL_MAX: Final = 1024
 """Idle connections of a group that sets no limit."""
+_AT_ONCE: Final = frozenset((EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EINVAL, ENETUNREACH, EPERM))
+"""Errors that the kernel tells in the call itself; nginx names the address then."""
+_USUAL: Final = frozenset((ECONNREFUSED, EAGAIN, ECONNRESET, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH))
+"""Errors of the network, at level error; others are critical."""
 Key = tuple[bytes, "Peering | None", str, str]
 
 
@@ -57,9 +75,7 @@ async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
     over_tls, name, local = visit.route.tls, None, ""
     if settings.bind is not None:
         local = evaluate(settings.bind, request).decode("latin-1")
-    visit.keep = None
-    if group.keepalive:
-        visit.keep = Keep(group.keepalive, group.keepalive_timeout, group.keepalive_requests, group.keepalive_time)
+    visit.keep = group.keep
     if steered is not None:
         name, local = steered.tls_name, local if steered.local is None else steered.local
         over_tls = over_tls if steered.tls is None else steered.tls
@@ -76,7 +92,7 @@ async def reach(visit: Visit, group: Group, peer: Peer) -> Stream:
         return await open_link(group, peer, visit.key, settings, visit.clock, local_address(local))
     except Unreachable as error:
         kind, status = (TIMEOUT, 504) if error.timeout else (ERROR, 502)
-        raise Failed(kind, status, f"{error.message} while {error.stage}") from error
+        raise Failed(kind, status, f"{error.message} while {error.stage}", error.level) from error
 
 
 def key_of(peer: Peer, tls: Peering | None, bind: str, protocol: str) -> Key:
@@ -124,9 +140,12 @@ def unreachable(error: ConnectionFailed, peer: Peer) -> Unreachable:
     if shaking is not None:
         return Unreachable(shaking, timeout=False, stage="SSL handshaking to upstream")
     found = _SYSTEM.search(error.message)
-    at = f" to {peer.name.decode('utf-8', 'surrogateescape')}" if peer.target.unix is not None else ""
+    number = int(found[1].partition(":")[0]) if found else 0
+    at_once = peer.target.unix is not None or number in _AT_ONCE
+    at = f" to {peer.name.decode('utf-8', 'surrogateescape')}" if at_once else ""
     text = f"connect(){at} failed ({found[1]})" if found else error.message
-    return Unreachable(text, timeout=False, stage="connecting to upstream")
+    level = ERR if not found or number in _USUAL or not at_once else CRIT
+    return Unreachable(text, timeout=False, stage="connecting to upstream", level=level)
 
 
 def local_address(text: str) -> tuple[str, int] | None:
@@ -142,8 +161,7 @@ def local_address(text: str) -> tuple[str, int] | None:
 
 def keep(group: Group, key: Hashable, stream: Stream, clock: Clock, how: Keep) -> None:
     """Put a connection that is done with its exchange into the pool, or close it when it has served its time."""
-    lived = clock.now() - group.births.get(stream.fd, clock.now())
-    if how.lifetime is not None and lived >= how.lifetime:
+    if how.lifetime is not None and age(group, stream, clock) >= how.lifetime:
         stream.close()
         return
     pool = group.pool
@@ -151,6 +169,12 @@ def keep(group: Group, key: Hashable, stream: Stream, clock: Clock, how: Keep) -
         most = group.keepalive or POOL_MAX
         pool = group.pool = Pool(clock, max_idle_per_key=how.idle, max_idle=most)
     pool.put(key, stream, idle_timeout=how.timeout, max_requests=how.requests)
+
+
+def age(group: Group, stream: Stream, clock: Clock) -> float:
+    """Seconds since a connection was opened."""
+    now = clock.now()
+    return now - group.births.get(stream.fd, now)
 
 
 def drop(stream: Stream) -> None:

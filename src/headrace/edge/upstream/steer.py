@@ -7,11 +7,11 @@ of the group, and the settings of the location. No I/O.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.names import literal
 from headrace.edge.upstream.address import addresses, parse_url
-from headrace.edge.upstream.peers import Group, Peer, RoundRobin
+from headrace.edge.upstream.peers import Group, Keep, Peer, RoundRobin
 from headrace.edge.upstream.state import state_of
 from headrace.errors import ConfError
 
@@ -28,15 +28,6 @@ NOBODY: Final = frozenset((-3, -5))
 KEPT: Final = 30
 """Idle connections kept for a peer when the group says nothing."""
 _STAGE: Final = b"connecting to upstream"
-
-
-class Keep(NamedTuple):
-    """How a connection is kept when its exchange is over. idle: how many; times in seconds, requests: 0, no limit."""
-
-    idle: int
-    timeout: float | None
-    requests: int
-    lifetime: float | None
 
 
 class Refused(Exception):

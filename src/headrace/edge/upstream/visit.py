@@ -30,17 +30,18 @@ from headrace.edge.upstream.tunnel import tunnel
 from headrace.errors import ConnectionFailed, HttpError, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from headrace.core.http1.events import ResponseHead
     from headrace.core.stream import Stream
     from headrace.edge.request import Request
     from headrace.edge.upstream.ask import Ask
     from headrace.edge.upstream.link import Key
-    from headrace.edge.upstream.peers import Chooser, Group, Peer
+    from headrace.edge.upstream.peers import Chooser, Group, Keep, Peer
     from headrace.edge.upstream.reply import Reader
     from headrace.edge.upstream.service import Pump, Service
-    from headrace.edge.upstream.steer import Keep
 
-_UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
+UNSAFE: Final = frozenset((b"POST", b"LOCK", b"PATCH"))
 READ_SIZE: Final = 65536
 HEADER: Final = "reading response header from upstream"
 
@@ -88,7 +89,6 @@ class Visit:
     async def run(self) -> int | None:
         """Visit; returns what a content handler returns."""
         request, service = self.request, self.service
-        exchange = request.exchange
         state = self.state = state_of(request)
         state.begin()
         try:
@@ -104,24 +104,37 @@ class Visit:
             wait = request.read_body()
             if wait is not None:
                 await wait
-        elif exchange.body is not None:
+        elif request.exchange.body is not None:
             refuse_broken_body(request)
         self.trial = Try()
+        return await self.watched(self._ask_all(stream=stream))
+
+    async def _ask_all(self, *, stream: bool) -> int | None:
+        if self.cacher is not None:
+            code = await self.cacher.look()
+            if code is not None:
+                return code
+        self.ask = self.service.ask(self.request, self.route, stream=stream)
+        self.state.uri = self.ask.uri
+        group = self.route.group
+        self.chooser = chooser = group.chooser(self.request)
+        self.limit_tries()
+        if isinstance(chooser, Steered):
+            chooser.visit = self
+        return await self.tries(group)
+
+    async def watched(self, asking: Awaitable[int | None]) -> int | None:
+        """Ask, unless the client leaves; what a content handler returns. The visit ends in every case."""
+        exchange = self.request.exchange
         self._watch()
         try:
-            if self.cacher is not None:
-                code = await self.cacher.look()
-                if code is not None:
-                    return code
-            self.ask = service.ask(request, route, stream=stream)
-            state.uri = self.ask.uri
-            return await self._tries(route.group)
+            return await asking
         except asyncio.CancelledError:
             if not self.gone and self.failure is None:
                 raise
             assert self.task is not None
             self.task.uncancel()
-            return self._interrupted()
+            return self.interrupted()
         finally:
             exchange.on_abort = None
             exchange.abort_on_eof = False
@@ -157,7 +170,8 @@ class Visit:
 
     _current: asyncio.Task[None] | None = None
 
-    def _interrupted(self) -> int:
+    def interrupted(self) -> int:
+        """What the visit ends with that was interrupted."""
         if self.gone:
             self.log(log.INFO, "client prematurely closed connection, so upstream connection is closed too")
             self._account(499)
@@ -173,30 +187,35 @@ class Visit:
 
     # tries
 
-    async def _tries(self, group: Group) -> int | None:
+    def limit_tries(self) -> None:
+        """proxy_next_upstream_tries."""
+        most = self.settings.next_tries
+        if most and self.chooser.tries > most:
+            self.chooser.tries = most
+
+    async def tries(self, group: Group, begun: Awaitable[list[bytes]] | None = None) -> int | None:
+        """Ask one peer after the other. begun: the end of a try that is under way."""
         self._current = asyncio.current_task()
-        settings = self.settings
-        self.chooser = chooser = group.chooser(self.request)
-        if settings.next_tries and chooser.tries > settings.next_tries:
-            chooser.tries = settings.next_tries
-        if isinstance(chooser, Steered):
-            chooser.visit = self
+        chooser = self.chooser
         while True:
-            self.trial = self.state.next_try()
-            self._begun = now = self.clock.now()
+            if begun is None:
+                self.trial = self.state.next_try()
+                self._begun = now = self.clock.now()
+                try:
+                    peer = self.peer = chooser.choose(now)
+                except Refused as error:
+                    self._account(error.status)
+                    return error.status
+                if peer is None:
+                    self.trial.addr = group.name
+                    self._account(502)
+                    self.log(log.ERR, b"no live upstreams while connecting to upstream")
+                    return await self._without(ERROR, 502)
+                self.trial.addr = peer.name
+                begun = self._one(group, peer)
+            trying, begun = begun, None
             try:
-                peer = self.peer = chooser.choose(now)
-            except Refused as error:
-                self._account(error.status)
-                return error.status
-            if peer is None:
-                self.trial.addr = group.name
-                self._account(502)
-                self.log(log.ERR, b"no live upstreams while connecting to upstream")
-                return await self._without(ERROR, 502)
-            self.trial.addr = peer.name
-            try:
-                pieces = await self._one(group, peer)
+                pieces = await trying
             except Failed as error:
                 if error.message:
                     self.log(error.level, error.message)
@@ -224,7 +243,7 @@ class Visit:
         """The configuration lets this kind of failure go on to the next peer."""
         settings = self.settings
         kinds = {kind}
-        if self.sent and self.request.method in _UNSAFE:
+        if self.sent and self.request.method in UNSAFE:
             kinds.add(NON_IDEMPOTENT)
         if not kinds <= settings.next_upstream or (self.sent and self.ask.stream):
             return False
@@ -254,23 +273,34 @@ class Visit:
         self._base = stream.chain.sent
         self.pump, reader = self.service.talk(self, stream)
         self.reader, self.sent = reader, True
+        return await self.listen()
+
+    async def listen(self) -> list[bytes]:
+        """Read until the head is here; the first pieces of the body. Raises Failed."""
         while True:
-            data = await self.read(HEADER)
-            try:
-                pieces = reader.feed(data) if data else reader.eof()
-            except BadReply as error:
-                self._notes()
-                self.trial.received += len(data)
-                kind = ERROR if error.premature else INVALID_HEADER
-                raise Failed(kind, 502, f"{error.message} while {HEADER}") from error
-            self.trial.received += len(data)
-            if reader.notes:
-                self._notes()
-            head = reader.head
-            if head is not None:
-                self.head = self.state.head = head
-                self.trial.header_time = self.clock.now() - self._begun
+            pieces = self.hear(await self.read(HEADER))
+            if pieces is not None:
                 return pieces
+
+    def hear(self, data: bytes) -> list[bytes] | None:
+        """Bytes of the answer's beginning, b"" at the end: as `listen`, None while the head is not whole."""
+        reader = self.reader
+        try:
+            pieces = reader.feed(data) if data else reader.eof()
+        except BadReply as error:
+            self._notes()
+            self.trial.received += len(data)
+            kind = ERROR if error.premature else INVALID_HEADER
+            raise Failed(kind, 502, f"{error.message} while {HEADER}") from error
+        self.trial.received += len(data)
+        if reader.notes:
+            self._notes()
+        head = reader.head
+        if head is None:
+            return None
+        self.head = self.state.head = head
+        self.trial.header_time = self.clock.now() - self._begun
+        return pieces
 
     def _notes(self) -> None:
         for level, text in self.reader.notes:
@@ -355,12 +385,18 @@ class Visit:
             and not stream.chain.length
             and (pump is None or pump.complete)
         ):
-            self.stream = None
             self.state.trailers = reader.trailers
-            link.keep(self.route.group, self.key, stream, self.clock, self.keep)
+            self.put_back()
         else:
             self.state.trailers = reader.trailers
             self._drop()
+
+    def put_back(self) -> None:
+        """Keep the connection: it may carry another request."""
+        stream, self.stream = self.stream, None
+        assert stream is not None
+        assert self.keep is not None
+        link.keep(self.route.group, self.key, stream, self.clock, self.keep)
 
     def _account(self, status: int) -> None:
         trial = self.trial
