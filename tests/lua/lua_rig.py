@@ -224,7 +224,7 @@ def nginx(tmp_path):
 
     def start(server: str, http: str = ""):
         folder = tmp_path / "nginx"
-        (folder / "logs").mkdir(parents=True)
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
         path = str(folder / "http.sock")
         text = CONF.format(prefix=folder, listen="unix:" + path, server=server, http=http, level="info")
         names = ("ndk_http", "ngx_http_lua", "ngx_http_echo", "ngx_http_headers_more_filter", "ngx_http_set_misc")

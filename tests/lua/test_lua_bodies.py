@@ -59,3 +59,28 @@ def test_bodies_in_nginx(nginx, tmp_path):
     path = tmp_path / "body"
     path.write_text("a file")
     assert nginx(CODE % {"path": path})("/", method="POST", body=b"theirs").text == OUTPUT
+
+
+async def test_a_file_that_was_to_be_cleaned_goes_with_the_next_one(gateway):
+    for name in "ab":
+        (gateway.folder / name).write_text(name)
+    await gateway.start(f"""location / {{ client_body_in_file_only on; content_by_lua_block {{
+        ngx.req.read_body()
+        ngx.say(ngx.req.get_body_file():match("/(%d+)$") ~= nil)
+        for _, name in ipairs({{ "a", "b" }}) do ngx.req.set_body_file("{gateway.folder}/" .. name, true) end
+        ngx.say(io.open("{gateway.folder}/a") == nil, io.open("{gateway.folder}/b") ~= nil)
+    }} }}""")
+    assert (await gateway.get("/", method="POST", body=b"x")).text == "true\ntruetrue\n"
+    assert not (gateway.folder / "b").exists()
+
+
+async def test_echo_knows_the_body_that_lua_has_read(gateway):
+    await gateway.content("ngx.req.read_body() ngx.req.set_body_data('new') ngx.say(ngx.var.echo_request_body)")
+    assert (await gateway.get("/", method="POST", body=b"x")).text == "new\n"
+
+
+async def test_a_body_that_comes_too_slowly_is_no_error_of_ours(gateway):
+    await gateway.start("location / { client_body_timeout 20ms; content_by_lua_block { ngx.req.read_body() } }")
+    await gateway.raw(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
+    assert "[error]" not in gateway.log()
+    assert "[info]" in gateway.log()

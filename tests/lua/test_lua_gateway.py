@@ -609,3 +609,16 @@ async def test_a_file_that_is_not_there_is_named(gateway, code):
     await gateway.raw(b"GET / HTTP/1.0\r\n\r\n")
     path = f"{gateway.folder}/nothere.lua"
     assert f'failed to load external Lua file "{path}": cannot open {path}: No such file or directory' in gateway.log()
+
+
+async def test_a_client_of_http_09_has_a_status_of_its_own(gateway):
+    await gateway.content("ngx.print(ngx.status)")
+    assert await gateway.raw(b"GET /\r\n") == b"9"
+
+
+async def test_no_match_is_one_nil(gateway):
+    await gateway.content("""
+        local it = ngx.re.gmatch("ab", "c")
+        ngx.say(select("#", it()), select("#", it()), select("#", ngx.re.match("ab", "c")))
+    """)
+    assert (await gateway.get()).text == "111\n"

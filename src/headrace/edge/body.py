@@ -6,16 +6,17 @@ Limits count decoded bytes whatever the framing, so that a chunked body is refus
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import secrets
 import stat
-import tempfile
 from typing import TYPE_CHECKING
 
 from headrace.core.http1.frame import CONTINUE
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from headrace.edge.request import Request
 
@@ -130,12 +131,35 @@ def open_spool(request: Request) -> int:
     """The temporary file of a body, open for writing; it is removed with the request. Raises OSError."""
     folder = request.location.body_temp
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    fd, path = tempfile.mkstemp(dir=folder)
+    fd, path = _make(folder)
     request.body_file = path
     if request.location.body_in_file != "on":
         request.on_cleanup(lambda: _remove(path))
     request.log_error(5, b"a client request body is buffered to a temporary file %b" % os.fsencode(path))
     return fd
+
+
+def _make(folder: str) -> tuple[int, str]:
+    """A new file with a number for a name, as nginx's; workers begin at numbers of their own."""
+    while True:
+        path = f"{folder}/{next(_numbers):010d}"
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), path
+        except FileExistsError:
+            continue
+
+
+def _fresh() -> Iterator[int]:
+    return itertools.count(secrets.randbelow(1 << 32))
+
+
+def _begin_anew() -> None:
+    global _numbers  # noqa: PLW0603 - each process has its own
+    _numbers = _fresh()
+
+
+_numbers = _fresh()
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def write_spool(fd: int, data: bytes) -> None:

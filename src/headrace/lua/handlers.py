@@ -401,4 +401,6 @@ def _code(request: Request, code: int) -> Result:
             return 444
         request.finish()
         return DONE
+    if code >= 200 and not request.status:
+        request.status = code  # error_page `=` may lead to a handler that sets none
     return code

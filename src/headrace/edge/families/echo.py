@@ -54,7 +54,6 @@ class EchoFamily(BaseFamily):
 
     def apply(self, scope: Scope, directive: Directive) -> None:
         """See registry.Family."""
-        _define(scope)
         name = directive.name
         if name in ("echo_before_body", "echo_after_body"):
             scope.add(name, text_of(scope, directive))
@@ -73,6 +72,8 @@ class EchoFamily(BaseFamily):
 
     def compose(self, scope: Scope, location: Location) -> None:
         """The content of the location, and what stands around a body."""
+        if location.kind == "server":
+            _define(scope)
         commands = scope.own("echo_commands")
         if scope.own("echo_exec"):
             location.content = _exec(scope.own("echo_exec"))
@@ -92,8 +93,7 @@ def _content(program: Command, status: int | None) -> Handler:
         if request.started and request.finished:
             return phases.DONE
         run = Run(request)
-        if status is not None and not request.status:
-            request.status = status
+        request.status = 200 if status is None else status
         waiting = program(run)
         if waiting is None and run.settle():
             request.finish()

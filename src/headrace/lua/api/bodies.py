@@ -40,6 +40,8 @@ class BodiesApi:
     def __init__(self, requests: Mapping[int, Request]) -> None:
         self.requests = requests
         self._making: dict[int, _Making] = {}
+        self._own: dict[int, bytes] = {}
+        """Files that go with their requests, or with the next file."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
@@ -103,10 +105,19 @@ class BodiesApi:
             request.log_error(CRIT, text.encode("utf-8", "surrogateescape"))
             return b'stat() "%b" failed' % path
         request.body, request.body_file = None, os.fsdecode(path)
+        if self._own.get(request_id, path) != path:
+            self._remove(request_id)
         if remove:
-            request.on_cleanup(lambda: _remove(path))
+            self._own[request_id] = path
+            request.on_cleanup(lambda: self._remove(request_id))
         _declare(request, size)
         return None
+
+    def _remove(self, request_id: int) -> None:
+        path = self._own.pop(request_id, None)
+        if path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def _drop(self, request_id: int) -> None:
         making = self._making.pop(request_id, None)
@@ -116,8 +127,3 @@ class BodiesApi:
 
 def _declare(request: Request, size: int) -> None:
     request.change_headers_in().set_all(b"Content-Length", (b"%d" % size,))
-
-
-def _remove(path: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

@@ -81,9 +81,9 @@ class HeadersApi:
         }
 
     def get_status(self, request_id: int) -> int:
-        """The status of the answer, 0 when nothing has set it."""
+        """The status of the answer, 0 when nothing has set it; 9 for a client of HTTP/0.9."""
         request = self.requests[request_id]
-        return request.err_status or request.status
+        return request.err_status or request.status or (9 if request.exchange.head.version == 9 else 0)
 
     def get_header(self, request_id: int, name: bytes, sent: int = 0) -> bytes | None:
         """The values of a field, separated by NUL. sent: output has begun, so the default type is in force."""

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.edge.log import ERR, INFO
 from headrace.errors import ConnectionFailed, HttpError
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class RequestApi:
 
 
 def _fault(request: Request, error: HttpError) -> int:
-    request.log_error(4, error.message.encode("utf-8", "surrogateescape"))
+    level = ERR if error.status == 413 or error.status >= 500 else INFO
+    request.log_error(level, error.message.encode("utf-8", "surrogateescape"))
     if error.close:
         request.exchange.keep_alive = False
     return error.status

@@ -361,8 +361,10 @@ function ngx.exec(...)
         args = S.check_string(args, 2, "exec")
     end
     local path, query = uri, args
-    if uri:byte() ~= 64 then
-        local at = uri:find("?", 1, true)
+    local at = uri:find("?", 1, true)
+    if uri:byte() == 64 then
+        path = at and uri:sub(1, at - 1) or uri -- a name keeps the arguments of the request
+    else
         if at then
             path, query = uri:sub(1, at - 1), uri:sub(at + 1)
             if args and args ~= "" then

@@ -306,7 +306,9 @@ function re.match(subject, pattern, opts, ctx, res)
     end
     local count
     count, why = exec(compiled, subject, start(ctx))
-    if not count then
+    if count == nil then
+        return nil
+    elseif not count then
         return nil, why
     end
     if ctx then
@@ -353,6 +355,9 @@ local iterator = {
         local count, why = exec(compiled, subject, at)
         if not count then
             self.at = nil
+            if count == nil then
+                return nil
+            end
             return nil, why
         end
         local from, to = tonumber(compiled.offsets[0]), tonumber(compiled.offsets[1])
