@@ -129,6 +129,12 @@ class Session:
         if errors.level >= log.INFO:
             errors.line(log.INFO, b"*%d %b%b" % (self.serial, self._udp, message))
 
+    def trace(self, message: bytes) -> None:
+        """A line of the error log at debug."""
+        errors = self.server.error_log
+        if errors.level >= log.DEBUG:
+            errors.line(log.DEBUG, b"*%d %b" % (self.serial, message))
+
     @property
     def _udp(self) -> bytes:
         return b"" if self.datagrams is None else b"udp "
@@ -236,6 +242,7 @@ class Session:
 
     def _log(self) -> None:
         self.phase = ""
+        self.trace(b"finalize stream session: %d" % self.status)
         for handler in self.server.log_handlers:
             try:
                 handler(self)

@@ -17,6 +17,7 @@ from headrace.edge import log as edge_log
 from headrace.edge import registry
 from headrace.edge.body import make_temp_folder
 from headrace.edge.families.logs import LogFamily
+from headrace.edge.names import SERVER_FULL
 from headrace.edge.shipped import read_file
 from headrace.errors import ConfError
 from headrace.lua import check as lua_check
@@ -25,6 +26,7 @@ from headrace.lua.stream.directives import StreamLuaFamily
 from headrace.stream.families import stream_families
 from headrace.supervisor.program import Listen
 from headrace.topology.modules import configure_arguments
+from headrace.version import VERSION
 
 if TYPE_CHECKING:
     import asyncio
@@ -154,6 +156,7 @@ class GatewayPlan:
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Open the logs and run init_by_lua, in the master; owner: (uid, gid) of workers that are not root."""
         self._gateway.open_logs()
+        self._gateway.error_log.line(edge_log.NOTICE, SERVER_FULL + f" (headrace {VERSION})".encode())
         for folder in sorted(self._gateway.temp_folders):
             if owner is None:
                 break  # workers make it when they need it

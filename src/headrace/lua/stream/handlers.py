@@ -96,6 +96,7 @@ class StreamHandlers(LuaHandlers):
         self._client.release(session, self._rest(session.id) or b"")
         if code in {0, -5}:
             return None
+        session.trace(b"finalize stream request: %d" % code)
         return INTERNAL_ERROR if code < 0 else code
 
     def _ended_script(self, request: Any, result: bytes | int) -> int:
