@@ -237,6 +237,7 @@ function methods.setkeepalive(sock, ...)
         return S.bad_method_argument(3, "setkeepalive", 'bad "pool_size" option value: ' .. size)
     end
     if S.exiting then
+        S.note("lua tcp socket set keepalive while process exiting, closing connection")
         discard(sock)
         return 1
     end

@@ -157,6 +157,10 @@ function S.exit()
         due[#due + 1] = timer
         S.cancel(entry)
     end
+    if #due > 0 then
+        S.note_for(nil, nil, "lua abort pending timers")
+        S.note_for(nil, nil, "lua found ", pending, " pending timers")
+    end
     for i = 1, #due do
         fire(due[i], true)
     end
