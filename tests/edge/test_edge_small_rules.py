@@ -70,3 +70,26 @@ async def test_a_host_that_is_none_is_our_address(ours):  # noqa: F811
     assert (await ours.get("/")).headers["location"] == "http://localhost/b"
     raw = await ours.raw(b"GET / HTTP/1.0\r\n\r\n")
     assert b"Location: http://unix:" in raw
+
+
+FILES = [
+    ("location ~ /re.html { alias FOLDER/d; try_files $uri =404; }", "/re.html"),
+    ("location ~ /re.html { alias FOLDER/d; try_files $uri/ =404; }", "/re.html"),
+    ("location /in/ { alias FOLDER/; location ~ html { try_files $uri =404; } }", "/in/a.html"),
+    ("location /in/ { alias FOLDER/; location ~ html { try_files $uri =404; } }", "/in/none.html"),
+    ("location /in/ { alias FOLDER/; try_files $uri /in/a.html =404; }", "/in/none"),
+    ("location / { root FOLDER; try_files /d/re.html =404; }", "/x"),
+]
+
+
+@pytest.mark.parametrize(("server", "target"), FILES)
+async def test_try_files_with_alias(ours, nginx, tmp_path, server, target):  # noqa: F811
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "re.html").write_text("in d")
+    (tmp_path / "a.html").write_text("a")
+    answers = []
+    for side in (ours, nginx):
+        await side.start(server.replace("FOLDER", str(tmp_path)))
+        answer = await side.get(target)
+        answers.append((answer.status, answer.body if answer.status == 200 else b""))
+    assert answers[0] == answers[1]

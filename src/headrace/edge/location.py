@@ -170,17 +170,23 @@ class Location:
         if self.alias is None:
             return evaluate(self.root, request).rstrip(b"/") + uri
         alias = evaluate(self.alias, request)
-        return alias if self.alias_skip < 0 else alias + uri[self.alias_skip :]
+        if self.alias_skip < 0:
+            return alias + uri if request.uri_behind_alias else alias
+        return alias + uri[self.alias_skip :]
 
-    def tried(self, request: Request, name: bytes) -> tuple[bytes, bytes]:
-        """The file that a name of try_files stands for, and the URI that goes on when it exists."""
+    def tried(self, request: Request, name: bytes, *, made: bool) -> tuple[bytes, bytes]:
+        """The file that a name of try_files stands for, and the URI that goes on when it exists.
+
+        made: of variables, so it may begin with what the alias stands for.
+        """
         if self.alias is None:
             return evaluate(self.root, request).rstrip(b"/") + name, name
         alias, skip = evaluate(self.alias, request), self.alias_skip
         if skip < 0:
             return alias + name, name
-        rest = name[skip:] if name.startswith(self.name[:skip]) else name
-        return alias + rest, self.name[:skip] + rest
+        begin = request.uri[:skip]
+        rest = name[skip:] if made and name.startswith(begin) else name
+        return alias + rest, begin + rest
 
 
 def post_rewrite(request: Request) -> int | None:

@@ -80,7 +80,7 @@ class Request:
     abandoned: bool = False
     chunked: bool = False
     started: bool = False
-    no_server = unconditional = False
+    no_server = unconditional = uri_behind_alias = False
     """The answer has no Server field; what the client says in If-Match and its like does not matter."""
     lua: Any = None
     parent: Request | None = None

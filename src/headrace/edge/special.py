@@ -138,7 +138,7 @@ def redirect(request: Request) -> Steps | None:
         request.log_error(log.ERR, b'rewrite or internal redirection cycle while internally redirecting to "%b"' % uri)
         return special(request, 500)
     request.internal = True
-    request.uri_changed = request.uri_replaced = False
+    request.uri_changed = request.uri_replaced = request.uri_behind_alias = False
     if uri.startswith(b"@"):
         location = request.server.named.get(uri)
         if location is None:

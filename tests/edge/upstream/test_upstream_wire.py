@@ -10,6 +10,7 @@ import struct
 import pytest
 from upstream_rig import Answer
 
+from headrace.edge.upstream import answer
 from headrace.testing.origin import Origin, Reply, ok
 
 KEPT = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://u;"
@@ -507,3 +508,16 @@ async def test_a_request_that_goes_elsewhere_takes_no_rest_of_its_body_along(our
     assert b"200 OK" in head
     assert b"Content-Length: 0" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
+
+
+async def test_a_rate_goes_along_with_a_redirect(ours, origin, monkeypatch):
+    (ours.folder / "data").write_bytes(b"x" * 300)
+    rates = []
+    monkeypatch.setattr(answer, "pace", lambda _request, rate: rates.append(rate))
+    there = await origin([ok(headers=["X-Accel-Redirect: /files/data", "X-Accel-Limit-Rate: 10000"])])
+    await ours.start(
+        f"location / {{ proxy_pass http://127.0.0.1:{there.port}; }}"
+        f"location /files/ {{ internal; alias {ours.folder}/; }}"
+    )
+    assert (await ours.get("/")).body == b"x" * 300
+    assert rates == [10000]

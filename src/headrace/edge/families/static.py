@@ -101,7 +101,7 @@ def _try_files(entries: tuple[tuple[Value, bool], ...], last: Value, code: int) 
         location = request.location
         for value, directory in entries:
             uri = evaluate(value, request)
-            path, uri = location.tried(request, uri)
+            path, uri = location.tried(request, uri, made=callable(value))
             try:
                 mode = os.stat(path).st_mode
             except (OSError, ValueError):
@@ -109,6 +109,7 @@ def _try_files(entries: tuple[tuple[Value, bool], ...], last: Value, code: int) 
             if stat.S_ISDIR(mode) is not directory:
                 continue
             request.uri = uri
+            request.uri_behind_alias = not directory and location.alias_skip < 0 and location.alias is not None
             return None
         if code:
             return code

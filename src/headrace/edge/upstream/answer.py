@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.edge import names
 from headrace.edge.log import ERR
+from headrace.edge.pace import pace
 from headrace.edge.ranges import http_time, offer_ranges
 from headrace.edge.upstream.rewrites import rewrite_cookie, rewrite_location, rewrite_refresh
 from headrace.edge.uri import normalise
@@ -135,6 +136,8 @@ def answered_here(visit: Visit, orders: Orders) -> int | None:
     request, settings, head = visit.request, visit.settings, visit.head
     if orders.redirect is not None:
         visit.done()
+        if orders.rate:
+            pace(request, orders.rate)
         return follow(request, head, settings, orders.redirect)
     if settings.intercept_errors and head.status >= 300 and head.status in request.location.error_pages:
         if head.status == 401:
