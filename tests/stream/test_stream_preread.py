@@ -40,6 +40,14 @@ def test_what_openssl_says(data, found):
         assert parse(data[:cut]) is None
 
 
+def test_old_versions_and_drafts():
+    draft = b"\x03\x03" + bytes(32) + b"\0\0\x02\x13\x01\x01\0" + b"\x00\x07\x00\x2b\x00\x03\x02\x7f\x1c"
+    record = b"\x16\x03\x01" + (len(draft) + 4).to_bytes(2) + b"\x01" + len(draft).to_bytes(3) + draft
+    assert parse(record) == Hello(b"", b"TLSv1.3")
+    for version, name in ((b"\x00\x02", b"SSLv2"), (b"\x03\x01", b"TLSv1")):
+        assert parse(b"\x80\x1c\x01" + version + bytes(24)) == Hello(protocol=name)
+
+
 def test_a_hello_in_several_records():
     data = hello()
     body, size = data[5:], 7

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 _VERSIONS: Final = {
+    0x0002: b"SSLv2",
     0x0300: b"SSLv3",
     0x0301: b"TLSv1",
     0x0302: b"TLSv1.1",
     0x0303: b"TLSv1.2",
     0x0304: b"TLSv1.3",
 }
+_DRAFT: Final = 0x7F
+"""The high byte of drafts of TLS 1.3 (RFC 8446 4.2.1, before it was one)."""
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _SERVER_NAME, _ALPN, _SUPPORTED_VERSIONS = 0, 16, 43
@@ -101,6 +104,8 @@ def _hello(reader: _Reader) -> Hello:
                 offered = body.vector(1)
                 while offered.left:
                     one = offered.number(2)
+                    if one >> 8 == _DRAFT:
+                        one = 0x0304
                     if one in _VERSIONS:
                         version = max(version, one)
     return Hello(name.lower(), _VERSIONS.get(version, b""), alpn)
