@@ -14,6 +14,8 @@ location = /flushed { content_by_lua_block { ngx.say("hello") ngx.ctx.a = {ngx.f
 location = /begun { content_by_lua_block { ngx.send_headers() ngx.say("hello") ngx.print(ngx.flush(true)) } }
 location = /much { content_by_lua_block { for i = 1, 9 do ngx.print(("x"):rep(9000)) if i % 3 == 0 then ngx.sleep(0.001) end end } }
 location = /unheld { lua_http10_buffering off; content_by_lua_block { ngx.say("hello") ngx.print(ngx.flush(true)) } }
+location = /exit { content_by_lua_block { ngx.status = 201 ngx.say("hello") ngx.exit(201) } }
+location = /ok { access_by_lua_block { ngx.say("hello") ngx.exit(ngx.OK) } }
 location = /cleared { more_clear_headers Date; content_by_lua_block { ngx.say("hello") } }
 location = /filtered { header_filter_by_lua_block { ngx.header.Date = nil } content_by_lua_block { ngx.say("hello") } }
 """
@@ -21,7 +23,7 @@ LENGTHS = {
     "/say": "6",
     "/late": "6",
     "/flushed": "18",
-    "/begun": None,
+    "/begun": None, "/exit": "6", "/ok": "6",
     "/much": "81000",
     "/unheld": None,
     "/cleared": "6",

@@ -26,6 +26,7 @@ class OutputApi:
         """See the package."""
         return {
             "output": self.output,
+            "output_rest": self.output_rest,
             "send_headers": self.send_headers,
             "headers_sent": self.headers_sent,
             "buffering": self.buffering,
@@ -37,6 +38,13 @@ class OutputApi:
     def output(self, request_id: int, data: bytes) -> None:
         """A part of the body; the header goes first."""
         self.requests[request_id].output(data)
+
+    def output_rest(self, request_id: int, data: bytes, held: int) -> None:
+        """The last part of the body. held: with HTTP/1.0 it is all of it, and its length goes into the header."""
+        request = self.requests[request_id]
+        if held and request.exchange.head.version == 10 and not request.header_sent and request.content_length is None:
+            request.content_length = len(data)
+        request.output(data)
 
     def send_headers(self, request_id: int) -> None:
         """Decide the header and send it."""

@@ -168,7 +168,8 @@ local function result(R)
         out = #R.buf > 0 and taken(R.buf) or ""
     else
         if R.sent and code >= 0 then
-            host.output(R.id, R.buf:get()) -- sends the header if nothing else is left
+            -- sends the header if nothing else is left
+            host.output_rest(R.id, R.buf:get(), (R.begun or R.header_only or not R.conf.http10_buffering) and 0 or 1)
         end
         out = code
     end

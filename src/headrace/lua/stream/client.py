@@ -108,7 +108,7 @@ class ClientApi:
         names = ("output", "flush", "client_kind", "client_next", "client_stop", "client_send", "client_shutdown")
         return {
             name: getattr(self, name)
-            for name in (*names, "client_fd", "client_since", "client_status", "preread_limits")
+            for name in (*names, "output_rest", "client_fd", "client_since", "client_status", "preread_limits")
         }
 
     def client(self, session: Session) -> Client:
@@ -150,6 +150,10 @@ class ClientApi:
             return 1
         session.sent += len(data)
         return 0
+
+    def output_rest(self, handle: int, data: bytes, _held: int) -> None:
+        """The last bytes."""
+        self.output(handle, data)
 
     def flush(self, session_id: int, seconds: float) -> int | Why:
         """1: all is in the kernel; 0: the end of the flush will be told; None and why when the client is gone."""
