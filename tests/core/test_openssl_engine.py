@@ -145,7 +145,8 @@ async def test_the_client_hello_is_read_before_anything_is_chosen(pki):
 
 
 @VERSIONS
-async def test_a_certificate_is_fetched_while_the_handshake_waits(pki, version):
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_certificate_is_fetched_while_the_handshake_waits(pki, version, early):
     data = Path(pki.two[0]).read_bytes()
 
     async def choose(connection):
@@ -155,7 +156,10 @@ async def test_a_certificate_is_fetched_while_the_handshake_waits(pki, version):
         connection.use_certificates(der_certificates(b"".join(one.der() for one in chain)))
         connection.use_key(pem_key(data))
 
-    one, _ = await met(pki, hooks=Hooks(certificate=choose), name="two.example", protocols=(version,))
+    server = server_of(pki, early_data=early)
+    hooks = Hooks(certificate=choose, client_hello=lambda connection: connection.set_protocols([version]))
+    one, two = await met(pki, server=server, hooks=hooks, name="two.example")
+    assert two.version == version
     assert one.matches("two.example")
 
 

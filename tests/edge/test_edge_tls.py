@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import shutil
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import trustme
+
+from headrace.core.openssl.handles import live
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 OPENSSL = shutil.which("openssl")
@@ -260,6 +263,29 @@ async def test_early_data(site, tmp_path):
     early = await asyncio.to_thread(run, "-sess_in", session, "-early_data", str(request))
     assert "Early data was accepted" in early
     assert "early:1|r" in early
+
+
+async def test_nothing_is_left_of_connections(serve, folder, tmp_path):
+    for path in folder.iterdir():
+        shutil.copy(path, tmp_path)
+    ports = free_ports(PORTS)
+    await serve("http { access_log off;" + filled(CONF, ports) + "}", real=True)
+    client = Client(ports[0], cert=folder / "client.pem")
+    gc.collect()
+    gc.disable()  # nothing may be left for the collector
+    try:
+        before = dict(live)
+        for _ in range(20):
+            await client.get(name="wanted.example")
+            with pytest.raises(ssl.SSLError):
+                await client.get(name="never.example")
+        for _ in range(200):
+            if live["SSL"] == before.get("SSL", 0):
+                break
+            await asyncio.sleep(0.01)
+        assert {kind: live[kind] - before.get(kind, 0) for kind in live if live[kind] != before.get(kind, 0)} == {}
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

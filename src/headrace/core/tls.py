@@ -152,16 +152,17 @@ class TlsStream(Stream):
                 with contextlib.suppress(BlockingIOError):
                     self.engine.feed(self.sock.recv(READ_SIZE))
         except errors.Timeout:
-            stats.failed += 1
-            late = errors.Timeout(f"TLS handshake with {self._peer_text()} timed out")
-            self._end(late, soon=True)
-            raise late from None
+            raise self._failed(errors.Timeout(f"TLS handshake with {self._peer_text()} timed out")) from None
         except (OSError, errors.ConnectionFailed) as error:
-            stats.failed += 1
-            made = error if isinstance(error, errors.ConnectionFailed) else handshake_error(error, self._peer_text())
-            self._end(made, soon=True)
-            raise made from error
+            raise self._failed(error) from error
         self._flush_established()
+
+    def _failed(self, error: OSError | errors.ConnectionFailed) -> errors.ConnectionFailed:
+        """End a handshake; what to raise, which has no name in the raising frame: it would be a cycle through that."""
+        stats.failed += 1
+        made = error if isinstance(error, errors.ConnectionFailed) else handshake_error(error, self._peer_text())
+        self._end(made, soon=True)
+        return made
 
     def _shake(self) -> bool:
         """One step; what there is to tell the peer, an alert too, is sent."""

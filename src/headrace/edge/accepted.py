@@ -93,6 +93,7 @@ class Accepted:
             await tls.check(encrypted, self._clock)
         except ConnectionFailed:
             encrypted.close()
+            encrypted.error = None  # it would keep the stream, by its traceback
             raise
         except BaseException:
             encrypted.abort()

@@ -46,11 +46,17 @@ class Handshake:
         self.server = self.location = server
         self.stream = stream
         self.engine = engine
-        self.exchange = self.conn = self.main = self
         self.serial = next_serial()
         self.proxied: ProxyHeader | None = None
         self._vars: dict[bytes, bytes] = {}
         self._cleanups: list[Callable[[], object]] = []
+
+    @property
+    def exchange(self) -> Handshake:
+        """What values of a request look for there is here (no attribute: nothing is to refer to itself)."""
+        return self
+
+    conn = main = exchange
 
     @property
     def peer(self) -> Any:

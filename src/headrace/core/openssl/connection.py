@@ -114,7 +114,11 @@ class Connection(Acts, Facts):
                 self._ran += (hook,)
                 self.waiting = self._run(hook)
                 return False
-        raise broken(lib, lib.SSL_get_verify_result(self.pointer)) from failed
+        self.refusal = None  # it would keep the connection, by its traceback, as would the name in this frame
+        try:
+            raise broken(lib, lib.SSL_get_verify_result(self.pointer)) from failed
+        finally:
+            del failed
 
     def _verify_server(self) -> None:
         """As nginx: the handshake is done, and whether the certificate will do is looked at then."""
