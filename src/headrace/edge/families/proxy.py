@@ -166,12 +166,14 @@ class ProxyFamily(PassFamily):
         own: list[tuple[bytes, Value]] = scope.get("proxy_set_header", [])
         named = {name.lower() for name, _ in own}
         fields = list(own)
+        known = {"$proxy_host": target[1].default_host} if isinstance(target, tuple) else {}
+        framing = {text: _internal(text) for text in INTERNAL}
         fields += [
-            (name, _internal(text) or compile_value(text, variables, directive.place))
+            (name, framing.get(text) or known.get(text) or compile_value(text, variables, directive.place))
             for name, text in DEFAULTS
             if name.lower() not in named
         ]
-        plan = FieldPlan(fields, pass_headers=settings.pass_headers)
+        plan = FieldPlan(fields, pass_headers=settings.pass_headers, framing=tuple(framing.values()))
         fields += [
             (name, compile_value(text, variables, directive.place))
             for name, text in CACHED
@@ -212,11 +214,9 @@ def _location_name(scope: Scope) -> bytes | None:
     return to_bytes(words[-1].lstrip("=^~") if len(words) == 1 else words[1])
 
 
-def _internal(text: str) -> Callable[[Request], bytes] | None:
+def _internal(text: str) -> Callable[[Request], bytes]:
     """Content-Length and Transfer-Encoding: what is known when the request is put together."""
-    what = INTERNAL.get(text)
-    if what is None:
-        return None
+    what = INTERNAL[text]
 
     def get(request: Request) -> bytes:
         ask = request.upstream.ask

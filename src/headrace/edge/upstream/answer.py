@@ -45,12 +45,14 @@ class Orders:
     charset: bytes | None = None
 
 
+NO_ORDERS: Final = Orders()
+
+
 def orders_of(head: ResponseHead, settings: Settings) -> Orders:
     """Read the X-Accel fields, but for those that are ignored."""
+    if b"\nx-accel-" not in head.fields.low:
+        return NO_ORDERS
     orders = Orders()
-    low = head.fields.low
-    if b"\nx-accel-" not in low:
-        return orders
     ignored = settings.ignored
     if b"x-accel-redirect" not in ignored:
         orders.redirect = head.header(b"x-accel-redirect")

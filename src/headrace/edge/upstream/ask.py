@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.edge.headers import escape
@@ -18,7 +17,7 @@ from headrace.edge.values import Value, evaluate
 from headrace.errors import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from headrace.edge.request import Request
 
@@ -46,7 +45,6 @@ _BREAKS: Final = re.compile(rb"[\x00-\x20\x7f]")
 _KEPT: Final = 256
 
 
-@dataclass(slots=True)
 class Ask:
     """What is sent: head, then the body: bytes, a file, or (chunks) as it comes from the client.
 
@@ -54,9 +52,6 @@ class Ask:
     it arrives; chunked: in chunks of ours.
     """
 
-    method: bytes
-    uri: bytes
-    head: bytes = b""
     body: bytes = b""
     file: str | None = None
     tail: bytes = b""
@@ -67,11 +62,21 @@ class Ask:
     stream: bool = False
     chunked: bool = False
 
+    def __init__(self, method: bytes, uri: bytes, head: bytes = b"", *, tail: bytes = b"") -> None:
+        self.method = method
+        self.uri = uri
+        self.head = head
+        if tail:
+            self.tail = tail
+
 
 class FieldPlan:
     """The header fields to send: those of the configuration, compiled, and the names they hide of the client's."""
 
-    def __init__(self, fields: Iterable[tuple[bytes, Value]], *, pass_headers: bool) -> None:
+    def __init__(
+        self, fields: Iterable[tuple[bytes, Value]], *, pass_headers: bool, framing: Collection[Value] = ()
+    ) -> None:
+        """framing: values that are empty when there is no body."""
         self.fields = tuple(fields)
         self.named = frozenset(name.lower() for name, _ in self.fields)
         self.pass_headers = pass_headers
@@ -81,6 +86,15 @@ class FieldPlan:
             for name, value in self.fields
             if value != b""
         )
+
+        bare = [part for part in self._parts if isinstance(part, bytes) or part[1] not in framing]
+        self._bare = b"".join(part for part in bare if isinstance(part, bytes)) if _constant(bare) else None
+
+    def bodyless_lines(self, request: Request) -> bytes:
+        """As `lines`, of a request without a body."""
+        if self._bare is None:
+            return self.lines(request)
+        return self._bare + self._passed(request) if self.pass_headers else self._bare
 
     def lines(self, request: Request) -> bytes:
         """All field lines, each with its CRLF."""
@@ -115,6 +129,10 @@ class FieldPlan:
         return b"".join(
             b"%b: %b\r\n" % (escape(name), escape(value)) for name, value in fields if name.lower() not in named
         )
+
+
+def _constant(parts: Iterable[object]) -> bool:
+    return all(isinstance(part, bytes) for part in parts)
 
 
 def chunked(size: int) -> tuple[bytes, bytes]:

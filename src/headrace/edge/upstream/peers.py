@@ -149,6 +149,8 @@ class Group:
         self.primary = Peers(primary)
         self.backup = Peers(backup)
         self.single = len(self.primary) == 1 and not len(self.backup)
+        self.alive = sum(not peer.down for peers in (self.primary, self.backup) for peer in peers)
+        """Peers that are not marked `down`: so many may be tried."""
 
     def chooser(self, request: Request) -> Chooser:
         """A chooser for a request."""
@@ -160,11 +162,6 @@ class Group:
         if self._keep is None and self.keepalive:
             self._keep = Keep(self.keepalive, self.keepalive_timeout, self.keepalive_requests, self.keepalive_time)
         return self._keep
-
-    @property
-    def alive(self) -> int:
-        """Peers that are not marked `down`: so many may be tried."""
-        return sum(not peer.down for peers in (self.primary, self.backup) for peer in peers)
 
     def close(self) -> None:
         """Close what is idle: the worker ends."""

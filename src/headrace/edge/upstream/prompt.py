@@ -11,30 +11,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.http1.dispatch import drive, spawn
-from headrace.edge import phases
+from headrace.edge import names, phases
 from headrace.edge.upstream import link
-from headrace.edge.upstream.answer import answered_here, orders_of, take_answer
+from headrace.edge.upstream.answer import NO_ORDERS, answered_here, orders_of, take_answer
+from headrace.edge.upstream.body import send_ask
 from headrace.edge.upstream.reply import Failed
 from headrace.edge.upstream.settings import NEXT_STATUSES, TIMEOUT
-from headrace.edge.upstream.state import state_of
+from headrace.edge.upstream.state import Try, state_of
 from headrace.edge.upstream.steer import Steered
 from headrace.edge.upstream.visit import HEADER, UNSAFE, Visit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from headrace.core.http1.events import ResponseHead
     from headrace.core.pool import Lent
     from headrace.edge.request import Request
-    from headrace.edge.upstream.peers import Chooser
-    from headrace.edge.upstream.routing import PassService
+    from headrace.edge.upstream.answer import Orders
+    from headrace.edge.upstream.http import HttpService
+    from headrace.edge.upstream.peers import Chooser, Peer
     from headrace.edge.upstream.service import Route
 
+_OK: Final = 200
 _SWITCHED: Final = 101
 _TAKEN_OVER: Final = frozenset((_SWITCHED, *NEXT_STATUSES))
 """Statuses whose answers may be more than an answer."""
+_KEPT: Final = 128
+_KEPT_SIZE: Final = 1024
+"""Heads of answers that a location remembers, and how long they may be (bytes)."""
 
 
-def begin(request: Request, service: PassService, route: Route) -> int | Awaitable[int | None]:
+def begin(request: Request, service: HttpService, route: Route) -> int | Awaitable[int | None]:
     """As a content handler. The route is fixed, and nothing of the location needs more than PromptVisit knows."""
     exchange, group = request.exchange, route.group
     if (
@@ -45,61 +52,122 @@ def begin(request: Request, service: PassService, route: Route) -> int | Awaitab
         or (exchange.body is not None and not exchange.body.done)
     ):
         return Visit(request, service).run()
-    chooser = group.chooser(request)
-    if isinstance(chooser, Steered):
-        return Visit(request, service).run()
-    return PromptVisit(request, service).begin(route, chooser)
+    chooser = None
+    if group.make is not None or not group.single:
+        chooser = group.chooser(request)
+        if isinstance(chooser, Steered):
+            return Visit(request, service).run()
+    return PromptVisit(request, service).begin(service, route, chooser)
+
+
+class Known:
+    """A head that upstreams send again and again, before an answer with nothing special about it.
+
+    length: of the body. reason: b"" for the usual one. fields: for the client.
+    """
+
+    __slots__ = ("content_type", "fields", "head", "length", "reason", "status")
+
+    def __init__(self, head: ResponseHead, fields: list[tuple[bytes, bytes]]) -> None:
+        self.head = head
+        self.status = head.status
+        self.reason = head.reason if names.REASONS.get(head.status) != head.reason else b""
+        self.content_type = head.header(b"content-type")
+        self.length = 0 if head.bodyless else head.content_length
+        self.fields = fields
 
 
 class PromptVisit(Visit):
-    """lent: the connection, while it is borrowed. See Visit."""
+    """lent: the connection, while it is borrowed. lone: its group has one peer, and no chooser was made. See Visit."""
 
+    service: HttpService
     lent: Lent | None = None
+    lone = False
+    heard = False
+    """The reader has got what came."""
 
-    def begin(self, route: Route, chooser: Chooser) -> int | Awaitable[int | None]:
+    def begin(self, service: HttpService, route: Route, chooser: Chooser | None) -> int | Awaitable[int | None]:
         """Send the request, if a kept connection is there for it."""
-        request, service, settings = self.request, self.service, self.settings
-        request.read_body()
+        request, settings, group = self.request, self.settings, route.group
+        exchange = request.exchange
         state = self.state = state_of(request)
         state.begin()
         self.route = route
         state.scheme, state.host, state.port = route.scheme, route.host, route.port
-        ask = self.ask = service.ask(request, route, stream=False)
+        ask = service.bodyless_ask(request, route) if exchange.body is None and not request.body_read else None
+        if ask is None:
+            request.read_body()
+            ask = service.ask(request, route, stream=False)
+        else:
+            request.body_read, request.body = True, b""
+        self.ask = ask
         state.uri = ask.uri
-        group = route.group
-        self.chooser = chooser
-        self.limit_tries()
         self._begun = now = self.started
-        peer = self.peer = chooser.choose(now)
-        if peer is None:
-            return self.watched(self.tries(group))
-        trial = self.trial = state.next_try()
+        if chooser is None:
+            peer: Peer | None = group.primary.peers[0]
+            assert peer is not None
+            if peer.down or (peer.max_conns and peer.conns >= peer.max_conns):
+                return self.watched(self._without_chooser())
+            peer.conns += 1
+            self.lone = True
+        else:
+            self.chooser = chooser
+            self.limit_tries()
+            peer = chooser.choose(now)
+            if peer is None:
+                return self.watched(self.tries(group))
+        self.peer = peer
+        trial = self.trial = Try()
+        state.tries.append(trial)
         trial.addr = peer.name
-        key = self.key = link.key_of(peer, None, "", settings.prefix)
+        key = self.key = (peer.name, None, "", settings.prefix)
         pool = group.pool
         assert pool is not None
         lent = pool.borrow(key, self, sure=request.method in UNSAFE) if ask.file is None else None
         if lent is None:
+            self._make_chooser()
             return self.watched(self.tries(group, self._one(group, peer)))
-        self.lent, self.keep, self.cached, self.sent = lent, group.keep, True, True
+        self.lent = lent
+        self.cached = self.sent = True
         trial.connect_time = 0.0
         stream = self.stream = lent.stream
         stream.send_timeout = settings.send_timeout
         self._base = stream.chain.sent
-        exchange = request.exchange
-        self.patient = settings.ignore_abort
-        if not self.patient:
+        if settings.ignore_abort:
+            self.patient = True
+        else:
             exchange.on_abort = self._client_gone
             exchange.abort_on_eof = True
-        _, self.reader = service.talk(self, stream)
-        pool.clock.schedule(lent, settings.read_timeout)
+        if ask.body:
+            send_ask(self, stream)
+        else:
+            stream.write(ask.head)
+        self.clock.schedule(lent, settings.read_timeout)
         return phases.LATER
+
+    def _make_chooser(self) -> None:
+        if self.lone:
+            self.lone = False
+            self.chooser = self.route.group.chooser(self.request)
+            self.limit_tries()
+
+    async def _without_chooser(self) -> int | None:
+        self.lone = True
+        self._make_chooser()
+        return await self.tries(self.route.group)
 
     # what is heard of the connection
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the answer."""
         try:
+            if not self.heard:
+                end = data.find(b"\r\n\r\n") + 4
+                known = self.service.known.get(data[:end])
+                if known is not None and known.length == len(data) - end and self.ask.method != b"HEAD":
+                    self._end_known(known, data[end:], len(data))
+                    return
+                self._hear_on()
             pieces = self.hear(data)
             if pieces is None:
                 assert self.lent is not None
@@ -110,6 +178,13 @@ class PromptVisit(Visit):
                 self._end(pieces)
         except Exception as error:  # noqa: BLE001 - of this request, not of the connection
             self._go_on(self._raise(error))
+
+    def _hear_on(self) -> None:
+        """From here on the answer is read as any other."""
+        if not self.heard:
+            self.heard = True
+            self.keep = self.route.group.keep
+            self.reader = self.service.reader(self.request, self.ask)
 
     def eof_received(self) -> None:
         """The upstream sends no more."""
@@ -155,12 +230,76 @@ class PromptVisit(Visit):
         if code is not None:
             self._finish(_of(code))
             return
+        self._remember(orders)
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self.trial.length = len(body)
         self.done()
         request.end_with(body)
         if not request.finished:  # a filter of its own is not done with it
             self._finish(_of(phases.DONE))
+
+    def _remember(self, orders: Orders) -> None:
+        """An answer with this head needs no look at it the next time."""
+        head, settings = self.head, self.settings
+        fields = settings.known.get(head)
+        if (
+            fields is not None
+            and orders is NO_ORDERS
+            and len(head.raw) <= _KEPT_SIZE
+            and head.raw.endswith(b"\r\n\r\n")
+            and head.status >= _OK
+            and head.keep_alive
+            and not (head.chunked or settings.own_server or settings.force_ranges)
+            and (head.content_length is not None or head.bodyless)
+            and self.ask.method != b"HEAD"
+        ):
+            known = self.service.known
+            if len(known) >= _KEPT:
+                known.clear()
+            known[head.raw] = Known(head, fields)
+
+    def _end_known(self, known: Known, body: bytes, received: int) -> None:
+        """The answer is whole, and its head is one that was seen before."""
+        request, lent = self.request, self.lent
+        assert lent is not None
+        exchange, stream, trial, peer = request.exchange, lent.stream, self.trial, self.peer
+        exchange.on_abort = None
+        exchange.abort_on_eof = False
+        now = self.clock.now()
+        trial.header_time = trial.response_time = now - self._begun
+        trial.status = known.status
+        trial.received = received
+        trial.length = len(body)
+        trial.sent = stream.chain.sent - self._base
+        self.state.head = known.head
+        if self.lone:
+            assert peer is not None
+            peer.conns -= 1
+            peer.fails = 0
+            self.peer = None
+        else:
+            self._free(failed=False)
+        if stream.chain.length:
+            self._drop()
+        else:
+            self.put_back()
+        request.status = known.status
+        if known.reason:
+            request.reason = known.reason
+        if known.content_type is not None:
+            request.content_type = known.content_type
+        elif request.content_type is None:
+            request.content_type = b""
+        request.content_length = known.length
+        if known.fields:
+            request.headers_out.fields.extend(known.fields)
+        request.end_with(body)
+        if not request.finished:
+            self._finish(_of(phases.DONE))
+
+    def _free(self, *, failed: bool) -> None:
+        self._make_chooser()
+        super()._free(failed=failed)
 
     def put_back(self) -> None:
         """See Visit."""
@@ -169,7 +308,8 @@ class PromptVisit(Visit):
             super().put_back()
             return
         self.stream = None
-        group, keep = self.route.group, self.keep
+        group = self.route.group
+        keep = group.keep
         assert keep is not None
         if keep.lifetime is not None and link.age(group, lent.stream, self.clock) >= keep.lifetime:
             link.drop(lent.release())
@@ -188,6 +328,8 @@ class PromptVisit(Visit):
 
     def _go_on(self, begun: Awaitable[list[bytes]]) -> None:
         """Wait in a task from here on."""
+        self._hear_on()
+        self._make_chooser()
         self._unborrow()
         self._finish(self.watched(self.tries(self.route.group, begun)))
 

@@ -11,7 +11,6 @@ from headrace.core.names import literal
 from headrace.edge.upstream.address import Url, group_of, parse_url, peer_name
 from headrace.edge.upstream.body import send_ask
 from headrace.edge.upstream.peers import Group, Peer
-from headrace.edge.upstream.prompt import begin
 from headrace.edge.upstream.service import Route, Unroutable
 from headrace.edge.upstream.visit import Visit
 from headrace.edge.values import Value, evaluate
@@ -44,8 +43,6 @@ class PassService:
     scheme = ""
     resolver: Resolver | None = None
     resolver_timeout = 30.0
-    prompt = False
-    """Nothing is configured that needs more than prompt.PromptVisit knows."""
 
     def __init__(self, settings: Settings, groups: dict[str, Group]) -> None:
         self.settings = settings
@@ -58,8 +55,6 @@ class PassService:
 
     def handle(self, request: Request) -> Awaitable[int | None] | int:
         """The content handler."""
-        if self.prompt and self._route is not None:
-            return begin(request, self, self._route)
         return Visit(request, self).run()
 
     def route(self, request: Request) -> Route | Awaitable[Route]:

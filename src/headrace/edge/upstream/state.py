@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
@@ -26,17 +26,14 @@ FORWARDED: Final = b"x-forwarded-for"
 class Try:
     """One peer asked. times: None until the event; status: 0 until an answer or a failure has one."""
 
-    __slots__ = ("addr", "connect_time", "header_time", "length", "received", "response_time", "sent", "status")
-
-    def __init__(self) -> None:
-        self.addr = b""
-        self.status = 0
-        self.connect_time: float | None = None
-        self.header_time: float | None = None
-        self.response_time: float | None = None
-        self.length = 0
-        self.received = 0
-        self.sent = 0
+    addr = b""
+    status = 0
+    connect_time: float | None = None
+    header_time: float | None = None
+    response_time: float | None = None
+    length = 0
+    received = 0
+    sent = 0
 
 
 class State:
@@ -46,30 +43,27 @@ class State:
     the error log. host, port: for $proxy_host and $proxy_port. stage: what is being done while a script runs.
     """
 
-    __slots__ = (
-        "ask", "cache_status", "cacher", "head", "host", "port", "scheme", "stage", "trailers", "tries", "uri",
-    )  # fmt: skip
+    ask: Ask | None = None
+    head: ResponseHead | None = None
+    trailers: Sequence[tuple[bytes, bytes]] = ()
+    scheme = b"http://"
+    uri = b""
+    stage = b""
+    host: bytes | None = None
+    port: bytes | None = None
+    cache_status: bytes | None = None
+    cacher: Cacher | None = None
 
     def __init__(self) -> None:
-        self.ask: Ask | None = None
         self.tries: list[Try | None] = []
-        self.head: ResponseHead | None = None
-        self.trailers: list[tuple[bytes, bytes]] = []
-        self.scheme = b"http://"
-        self.uri = b""
-        self.stage = b""
-        self.host: bytes | None = None
-        self.port: bytes | None = None
-        self.cache_status: bytes | None = None
-        self.cacher: Cacher | None = None
 
     def begin(self) -> None:
         """Another visit of the same request begins."""
         if self.tries:
             self.tries.append(None)
-        self.head = None
-        self.cacher = None
-        self.trailers = []
+            self.head = None
+            self.cacher = None
+            self.trailers = ()
 
     def next_try(self) -> Try:
         """Another peer is asked."""
