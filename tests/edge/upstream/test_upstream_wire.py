@@ -521,3 +521,12 @@ async def test_a_rate_goes_along_with_a_redirect(ours, origin, monkeypatch):
     )
     assert (await ours.get("/")).body == b"x" * 300
     assert rates == [10000]
+
+
+@pytest.mark.parametrize("more", ["", "proxy_buffering off;", "limit_rate 1m;"])
+async def test_who_sees_the_end_of_the_connection_finds_the_request_logged(ours, origin, more):
+    there = await origin([ok(b"x" * 5000, close=True)])
+    await ours.start(f"location / {{ proxy_pass http://127.0.0.1:{there.port}; {more} }}", log="$status")
+    for number in range(1, 6):
+        await ours.get("/")
+        assert ours.log("access.log") == "200\n" * number

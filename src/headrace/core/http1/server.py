@@ -326,12 +326,12 @@ class HttpConnection(Timed):
     def _end(self, *, linger: bool) -> None:
         """Close after the last answer; lingering, so that the client can read it while it still sends."""
         self._buffer = b""
-        if not (linger and self.settings.lingering_close) or self._eof or self.stream.closed:
-            self._close()
-            return
         self._phase = CLOSING
         self.clock.suspend(self)
-        hold_open(self.stream, self, self.settings, self.clock)
+        if linger and self.settings.lingering_close and not self._eof and not self.stream.closed:
+            hold_open(self.stream, self, self.settings, self.clock)
+        else:  # in a moment: who waits for the end of the connection finds the request logged
+            asyncio.get_running_loop().call_soon(self.stream.close)
 
     def give_up(self) -> None:
         """The unwanted rest of a body is broken, too large or too slow to be read to its end."""
