@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 
 import pytest
 from lua_rig import echo, sending, silent
+
+from headrace.testing.plugin import free_port
 
 CONNECT = 'local sock = ngx.socket.tcp() assert(sock:connect("%s"))\n'
 
@@ -427,3 +430,23 @@ async def test_a_thread_that_ends_while_it_connects_leaves_nothing(gateway, full
         answer = await gateway.get(path)
         assert (answer.status, answer.text == "1\n") == (status, path == "/kill")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+FAILING = """location / { content_by_lua_block {
+    for _, peer in ipairs{{"127.0.0.1", %(port)d}, {"[::1]", %(port)d}, {"unix:/nowhere/at.all"}, {"unix:/dev/null"}, {"::1", 1}} do
+        ngx.say(ngx.socket.tcp():connect(unpack(peer)))
+    end
+} }"""
+
+
+def _failures(log: str) -> list[str]:
+    return re.findall(r"(\[\w+\]) \S+ \S+ (connect\(\).*?), client", log)
+
+
+@pytest.mark.peer
+async def test_failed_connects_as_in_nginx(gateway, nginx):
+    code = FAILING % {"port": free_port()}
+    get = nginx(code)
+    theirs = get("/").text, _failures((get.folder / "error.log").read_text())
+    await gateway.start(code)
+    assert ((await gateway.get()).text, _failures(gateway.log())) == theirs

@@ -1,4 +1,4 @@
-"""`headrace test CONF [TESTFILE...]`: unit tests of a pipeline, in virtual time; see docs/testing.md."""
+"""`headrace test CONF [TESTFILE...]`: unit tests of a pipeline or a gateway, in virtual time; see docs/testing.md."""
 
 from __future__ import annotations
 
@@ -11,19 +11,30 @@ from headrace.commands.tap import coloured
 from headrace.errors import ConfError, Error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.testing.trials.run import Result
 
 HELP: Final = """\
-Without TESTFILE the files CONF-without-its-ending.test.yaml and .*.test.yaml beside CONF are run. No socket is opened
-and no file is written: outputs keep what comes to them, buffers are left out, and time is virtual.
+Without TESTFILE the files CONF-without-its-ending.test.yaml and .*.test.yaml beside CONF are run; for an nginx.conf,
+.test.lua and .*.test.lua. No port is opened and no log is written: outputs keep what comes to them, buffers are left
+out, upstreams of a gateway are those of the test, and time is virtual.
 
 examples:
   headrace test fluent.conf                       fluent.test.yaml beside it
   headrace test fluent.conf more/*.test.yaml      these files
   headrace test fluent.conf -k error              tests with "error" in their name
   headrace test fluent.conf --json                a JSON list, for a program
+  headrace test nginx.conf                        nginx.test.lua beside it
 
-a test file:
+a test file of a gateway:
+  test("a user has a name", function(t)
+      t:http_upstream("users.local:80", function(request) return {body = '{"name": "ann"}'} end)
+      local answer = t:request{uri = "/users/1", headers = {Accept = "*/*"}}
+      equal(answer.status, 200)
+  end)
+
+a test file of a pipeline:
   tests:
     - name: errors have a tag of their own
       inputs:
@@ -40,9 +51,9 @@ a test file:
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     command.formatter_class = argparse.RawDescriptionHelpFormatter
-    command.description = "Run unit tests of a pipeline."
+    command.description = "Run unit tests of a pipeline or a gateway."
     command.epilog = HELP
-    command.add_argument("conf", metavar="CONF", help="the fluent.conf")
+    command.add_argument("conf", metavar="CONF", help="the fluent.conf, or the nginx.conf")
     command.add_argument("files", nargs="*", metavar="TESTFILE", help="files with tests (default: those beside CONF)")
     command.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only tests whose name holds TEXT")
     command.add_argument("--json", action="store_true", help="a JSON list of all tests")
@@ -53,17 +64,12 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(flags: argparse.Namespace) -> int:
     """Run the tests; 1 when one fails. Raises Error when they cannot be run."""
-    from headrace.testing.trials.run import ENDING, files_beside, run_all  # noqa: PLC0415 - other commands do without
-    from headrace.topology.detect import language  # noqa: PLC0415 - likewise
-
-    if language(flags.conf) != "fluent":
-        raise ConfError(f"{flags.conf} is an nginx.conf: headrace test runs a fluent.conf")
-    files = flags.files or files_beside(flags.conf)
+    files, ending, running = _chosen(flags)
     if not files:
-        raise Error(f"there are no tests beside {flags.conf}: name files, or write NAME{ENDING} (docs/testing.md)")
+        raise Error(f"there are no tests beside {flags.conf}: name files, or write NAME{ending} (docs/testing.md)")
     results: list[Result] = []
     try:
-        for result in run_all(flags.conf, files, plugins=flags.plugins, chosen=flags.chosen):
+        for result in running:
             results.append(result)
             if not flags.json:
                 _show(result)
@@ -77,6 +83,23 @@ def run(flags: argparse.Namespace) -> int:
     else:
         sys.stdout.write(f"{len(results) - failed} passed, {failed} failed\n")
     return 1 if failed else 0
+
+
+def _chosen(flags: argparse.Namespace) -> tuple[list[str], str, Iterator[Result]]:
+    """The test files, how their names end, and what runs them."""
+    from headrace.topology.detect import language  # noqa: PLC0415 - other commands do without
+
+    if language(flags.conf) != "fluent":
+        from headrace.testing.gateways import script  # noqa: PLC0415 - a pipeline does without
+
+        if flags.plugins:
+            raise ConfError("--plugin is for the tests of a fluent.conf")
+        files = flags.files or script.files_beside(flags.conf)
+        return files, script.ENDING, script.run_all(flags.conf, files, chosen=flags.chosen)
+    from headrace.testing.trials import run as trials  # noqa: PLC0415 - a gateway does without
+
+    files = flags.files or trials.files_beside(flags.conf)
+    return files, trials.ENDING, trials.run_all(flags.conf, files, plugins=flags.plugins, chosen=flags.chosen)
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from headrace.core.stream import Stream
 from headrace.core.tls import TlsConfig, TlsStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headrace.core.clock import Clock
     from headrace.core.names import Addresses, Names
@@ -70,6 +70,18 @@ class Proxy:
             return None
         pair = f"{self.user}:{self.password or ''}".encode("utf-8", "surrogateescape")
         return "Basic " + base64.b64encode(pair).decode("ascii")
+
+
+_divert: Callable[[Target], socket.socket] | None = None
+
+
+def divert(connect: Callable[[Target], socket.socket] | None) -> None:
+    """Let every dial take the connected socket that `connect` makes: for tests without a network; None ends it.
+
+    connect raises ConnectionFailed for what nobody listens on.
+    """
+    global _divert  # noqa: PLW0603 - the network is one for the process, and so is what stands in for it
+    _divert = connect
 
 
 async def dial(
@@ -163,6 +175,8 @@ async def _connect(
     local: tuple[str, int] | None = None,
 ) -> tuple[socket.socket, Any]:
     """The first address that answers; the errors of all when none does."""
+    if _divert is not None:
+        return _divert(target), target.unix or (target.host, target.port)
     addresses = await _resolve(target, loop, clock, due, names)
     failed: list[errors.ConnectionFailed] = []
     for index, (family, address) in enumerate(addresses):

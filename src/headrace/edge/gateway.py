@@ -147,6 +147,10 @@ class Gateway:
         for service in self.services:
             service.start(self, loop, clock, sockets)
 
+    def accept(self, sock: socket.socket, peer: Address, index: int = 0) -> None:
+        """Serve a connection that somebody else made: a client of the `index`th address of `listens`."""
+        self._acceptor(self.ports[index])(sock, peer)
+
     def _exhausted(self, error: OSError) -> None:
         self.error_log.line(log.CRIT, f"accept4() failed ({error.errno}: {error.strerror})".encode())
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.scope import Scope
     from headrace.edge.upstream.peers import Group
+    from headrace.lua.runtime import Overlay
 
 NAME_MAX: Final = 56
 """What LuaJIT keeps of a chunk's name without cutting it."""
@@ -67,7 +68,8 @@ class LuaFamily(BaseFamily):
     block = "http"
     steered: type[Steered] = Steered
 
-    def __init__(self, configure: str = "") -> None:
+    def __init__(self, configure: str = "", overlay: Overlay | None = None) -> None:
+        self._overlay = overlay
         self._configure = configure
         """What ngx.config.nginx_configure() returns."""
         self.runtime: Runtime | None = None
@@ -192,6 +194,7 @@ class LuaFamily(BaseFamily):
                 capture_error_log=get("lua_capture_error_log", 0),
                 shared_dicts=self._shared,
                 configure=self._configure,
+                overlay=self._overlay,
             )
             self.runtime, self._handlers = self._run(settings)
             self.runtime.threads.pools.update(get("thread_pools", ()))

@@ -75,13 +75,21 @@ _LOOK_AGAIN: Final = 0.01  # seconds until a worker that ends asks again whether
 
 
 @dataclass
+class Overlay:
+    """What a test puts under the VM: code (see lua.vm), and the functions that it calls."""
+
+    code: bytes
+    functions: Mapping[str, Callable[..., Any]]
+
+
+@dataclass
 class Settings:
     """What one VM is built with.
 
     prefix: the folder of the gateway. package_path, package_cpath: as the directives give them, None: not set.
     shared_dicts: bytes by name. capture_error_log: bytes of the error log kept for ngx.errlog.
     spin_time: seconds a cosocket tries a read again before it parks, 0: never. turn_time: seconds after which a
-    handler that never waits gives the loop a turn. error_log: for code that runs without a request.
+    handler that never waits gives the loop a turn. overlay: of a test. error_log: for code that runs without a request.
     """
 
     prefix: str = "."
@@ -99,6 +107,7 @@ class Settings:
     shared_dicts: Mapping[str, int] = field(default_factory=dict)
     configure: str = ""
     error_log: ErrorLog = field(default_factory=lambda: ErrorLog(()))
+    overlay: Overlay | None = None
 
 
 @dataclass
@@ -152,6 +161,7 @@ class Runtime:
         )
         for part in (*parts, self.pipes, self.errlog, self.ssl, PemApi(), OcspApi(), *self.side.parts):
             host.update(part.functions())
+        host.update(settings.overlay.functions if settings.overlay else {})
         values = {
             "prefix": settings.prefix if settings.prefix.endswith("/") else settings.prefix + "/",
             "configure": settings.configure,
@@ -164,7 +174,7 @@ class Runtime:
             "log_level": settings.error_log.level if settings.error_log.targets else DEBUG,
         }
         paths = search_paths(settings.prefix, settings.package_path, settings.package_cpath)
-        self.vm = VM(host, values, paths, self.side.prelude)
+        self.vm = VM(host, values, paths, self.side.prelude, settings.overlay.code if settings.overlay else None)
         kind = "lua_shared_dict" if self.side.name == "http" else f"{self.side.name} lua_shared_dict"
         self.zones = [shared.zone(f"{kind} {name}", size) for name, size in settings.shared_dicts.items()]
         for zone, name in zip(self.zones, settings.shared_dicts, strict=True):

@@ -104,11 +104,29 @@ def _sources(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, (folder / f"{name}.lua").read_bytes()) for name in names)
 
 
+def plain_vm(folder: str) -> tuple[type[Exception], Callable[..., Any]]:
+    """A LuaJIT state without any of ours: the class of its errors, and a function that runs code in it.
+
+    The function's arguments: the code, functions by name and a path, which the code finds in `...`.
+    folder: where its modules are looked for first.
+    """
+    module = _luajit()
+    lua = module.LuaRuntime(encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False)
+    path = f"{folder}/?.lua;{folder}/?/init.lua;".encode("utf-8", "surrogateescape")
+    lua.globals()[b"package"][b"path"] = path + lua.globals()[b"package"][b"path"]
+    run = lua.eval(b"function(code, host, path) return assert(loadstring(code, '=script'))(host, path) end")
+
+    def load(code: bytes, host: Mapping[str, Callable[..., Any]], path: bytes) -> Any:
+        return run(code, lua.table_from({name.encode(): function for name, function in host.items()}), path)
+
+    return module.LuaError, load
+
+
 class VM:
     """A LuaJIT state. Strings cross as bytes.
 
     host: the Python functions of the prelude by name. settings: plain values for it (numbers, strings, booleans).
-    prelude: its files.
+    prelude: its files. overlay: code of a test that is run after the first of them, to replace what the others take.
     """
 
     def __init__(
@@ -117,6 +135,7 @@ class VM:
         settings: Mapping[str, Any],
         paths: tuple[str, str],
         prelude: tuple[str, ...] = PRELUDE,
+        overlay: bytes | None = None,
     ):
         module = _luajit()
         self.error: type[Exception] = module.LuaError
@@ -133,6 +152,8 @@ class VM:
         load = lua.eval(b"function(code, name) return assert(loadstring(code, name)) end")
         for name, source in _sources(prelude):
             load(source, b"=ngx." + name.encode())(self.state, table)
+            if overlay is not None and name == "core":
+                load(overlay, b"=overlay")(self.state, table)
 
     def table(self, values: Mapping[str, Any]) -> Any:
         """A Lua table of plain values."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.edge.gateway import Gateway
     from headrace.edge.listen import ListenSpec
     from headrace.edge.registry import Family
-    from headrace.lua.runtime import Runtime
+    from headrace.lua.runtime import Overlay, Runtime
     from headrace.supervisor.log import EngineLog
     from headrace.supervisor.program import Identity
     from headrace.topology.bridge import Bridge
@@ -56,12 +56,12 @@ _LEVELS: Final = {
 }
 
 
-def families() -> list[Family]:
-    """Fresh families of all directives, Lua's included."""
+def families(overlay: Overlay | None = None) -> list[Family]:
+    """Fresh families of all directives, Lua's included. overlay: what a test puts under the VM that serves http."""
     specs = [family.specs for family in (*registry.families(), *stream_families())]
     configure = configure_arguments([*specs, LuaFamily.specs])
     sessions = StreamLuaFamily(configure)
-    return [*registry.families(), *stream_families((sessions,)), LuaFamily(configure), sessions]
+    return [*registry.families(), *stream_families((sessions,)), LuaFamily(configure, overlay), sessions]
 
 
 def read(options: GatewayOptions, files: Files) -> tuple[Directive, ...]:

@@ -160,6 +160,9 @@ function S.dial(sock, path, name, port, timeout)
         end
         return open(sock, address, size, family, timeout)
     end
+    if name:find("^[^%[]*:.*:") then
+        return nil, "failed to parse host name \"" .. name .. "\": invalid port"
+    end
     local address, size, family = ip_address(name, port)
     if address then
         return open(sock, address, size, family, timeout)

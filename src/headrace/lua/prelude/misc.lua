@@ -54,7 +54,7 @@ package.loaded.ndk = _G.ndk
 
 ngx.config = {
     subsystem = settings.subsystem,
-    debug = false,
+    debug = true, -- as --with-debug among the arguments of configure says: there are messages of level debug
     nginx_version = 1026003,
     ngx_lua_version = 10026,
     is_console = false,
