@@ -266,7 +266,9 @@ class Runtime:
                 ok, *rest = self._plain(chunk.ref, 0, INIT)
                 failure = None if ok else rest[0].removeprefix(b"failed to run init_by_lua*: ")
             if failure is not None:
-                raise ConfError(f"init_by_lua error: {failure.decode('utf-8', 'replace')}", place)
+                said = b"init_by_lua%b error: %b" % (b"" if chunk.path is None else b"_file", failure)
+                self.settings.error_log.line(ERR, said)
+                raise ConfError(said.decode("utf-8", "replace"), place)
 
     def _plain(self, ref: int, request_id: int, phase: int) -> tuple[Any, ...]:
         result = self.run_plain(ref, request_id, phase)
@@ -282,6 +284,7 @@ class Runtime:
         self._run_all(self._worker_inits, INIT_WORKER)
 
     def _run_all(self, chunks: list[Chunk], phase: int) -> None:
+        self.process.context = b", context: init_worker_by_lua*" if phase == INIT_WORKER else b""
         for chunk in chunks:
             failure = chunk.failure
             if failure is None:
@@ -289,7 +292,9 @@ class Runtime:
                 failure = None if ok else rest[0].partition(b"*: ")[2]
             if failure is not None:
                 name = b"init" if phase == INIT_WORKER else b"exit"
-                self.settings.error_log.line(ERR, b"%b_worker_by_lua error: %b" % (name, failure))
+                form = b"" if chunk.path is None else b"_file"
+                self.settings.error_log.line(ERR, b"%b_worker_by_lua%b error: %b" % (name, form, failure))
+        self.process.context = b""
 
     def begin_exit(self) -> None:
         """The worker begins to stop: timers fire as premature, idle connections close, no new timers are made."""

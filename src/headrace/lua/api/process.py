@@ -41,6 +41,8 @@ class ProcessApi:
 
     def __init__(self, requests: Mapping[int, Request], error_log: ErrorLog) -> None:
         self.requests = requests
+        self.context = b""
+        """What lines without a request end with."""
         self.handshakes: Mapping[int, Handshake] = {}
         """Handshakes in which a script runs, by handle."""
         self.error_log = error_log
@@ -77,7 +79,7 @@ class ProcessApi:
         elif request_id < 0:
             self.error_log.line(level, message + b", context: ngx.timer")
         else:
-            self.error_log.line(level, message)
+            self.error_log.line(level, message + self.context)
 
     def has_master(self) -> int:
         """1 in a process that the one that read the configuration has forked."""
