@@ -183,8 +183,8 @@ class Session:
             self.status = INTERNAL_ERROR
             self.log_error(log.ERR, b"unexpected error: " + repr(error).encode(errors="replace"))
         finally:
+            self._log()  # as nginx: who sees the end of a session finds its line
             self.stream.close()
-            self._log()
 
     async def _phases(self, encrypt: Callable[..., Awaitable[Stream]] | None) -> int:
         server = self.server
