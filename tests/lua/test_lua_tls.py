@@ -201,3 +201,13 @@ async def test_commands_and_depth(gateway, tls_echo):
     )
     assert (await gateway.get("/version")).text == "handshake failed\n"
     assert (await gateway.get("/status")).text == "cdata\n"
+
+
+async def test_arguments_are_counted(gateway):
+    await gateway.content("""
+        local sock = ngx.socket.tcp()
+        ngx.say((select(2, pcall(sock.sslhandshake))))
+        ngx.say((select(2, pcall(sock.sslhandshake, sock, 1, 2, 3, 4, 5))))
+    """)
+    said = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen "
+    assert (await gateway.get()).text == f"{said}0\n{said}6\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.errors import ConfError
@@ -39,7 +41,7 @@ async def test_files_and_lines(gateway, tmp_path):
 
 
 async def test_init_that_fails_is_told_in_the_log_too(gateway):
-    with pytest.raises(ConfError, match="init_by_lua error: init_by_lua.nginx.conf:6.:1: no"):
+    with pytest.raises(ConfError, match=re.escape("init_by_lua error: init_by_lua(nginx.conf:6):1: no")):
         await gateway.content("ngx.say(1)", http='init_by_lua_block { error("no") }')
     assert "[error]" in gateway.log()
 

@@ -198,7 +198,10 @@ end
 
 --- sslhandshake(reused_session?, server_name?, verify?, send_status_req?)
 function methods.sslhandshake(sock, ...)
-    if type(sock) ~= "table" then
+    if not sock or select("#", ...) > 4 then
+        return S.raise("ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen "
+            .. (sock and select("#", ...) + 1 or 0))
+    elseif type(sock) ~= "table" then
         return S.bad_self(sock, "sslhandshake")
     end
     if not sock.fd or sock.rclosed or sock.wclosed then
