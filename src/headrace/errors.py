@@ -59,14 +59,15 @@ class Place:
 
 
 class ConfError(Error):
-    """A configuration that cannot work. `hint` says what to do next."""
+    """A configuration that cannot work. `hint` says what to do next; `level`: of a finding that is no error."""
 
     kind = "configuration"
 
-    def __init__(self, message: str, place: Place | None = None, *, hint: str = "") -> None:
+    def __init__(self, message: str, place: Place | None = None, *, hint: str = "", level: str = "warn") -> None:
         super().__init__(message)
         self.place = place
         self.hint = hint
+        self.level = level
 
     def __str__(self) -> str:
         at = f" in {self.place}" if self.place else ""

@@ -622,3 +622,16 @@ async def test_no_match_is_one_nil(gateway):
         ngx.say(select("#", it()), select("#", it()), select("#", ngx.re.match("ab", "c")))
     """)
     assert (await gateway.get()).text == "111\n"
+
+
+async def test_the_code_cache_is_a_matter_of_the_location(gateway):
+    (gateway.folder / "count.lua").write_text("n = (n or 0) + 1 return n")
+    code = f"set_by_lua_file $n {gateway.folder}/count.lua; content_by_lua_block {{ ngx.print(ngx.var.n, _G.n) }}"
+    http = "init_by_lua_block { kept = 1 } "
+    cases = f"location /on {{ {code} }} location /off {{ lua_code_cache off; {code} }}"
+    await gateway.start(cases + "location /kept { lua_code_cache off; content_by_lua_block { ngx.print(kept) } }", http)
+    assert [(await gateway.get(path)).text for path in ("/on", "/on", "/off", "/off")] == ["11", "22", "11", "11"]
+    (gateway.folder / "count.lua").write_text("return 'new'")
+    assert (await gateway.get("/off")).text == "newnil"
+    assert (await gateway.get("/kept")).text == "1"
+    assert any("lua_code_cache is off; this will hurt performance in " in text for text in gateway.warnings)

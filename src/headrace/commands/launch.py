@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.topology.options import Options
 
 Say = Callable[[str, ConfError], None]
-"""Called with "emerg" or "warn" and each thing that is wrong."""
+"""Called with "emerg", "alert" or "warn" and each thing that is wrong."""
 
 
 def build(options: Options, say: Say, *, probe: bool = False) -> Plan | None:
@@ -36,7 +36,7 @@ def build(options: Options, say: Say, *, probe: bool = False) -> Plan | None:
         problems.error(error.message)
         plan = None
     for level, finding in problems.findings():
-        say("emerg" if level == "error" else "warn", finding)
+        say("emerg" if level == "error" else finding.level, finding)
     return None if problems.errors else plan
 
 

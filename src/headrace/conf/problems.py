@@ -31,6 +31,10 @@ class Problems:
         """Record a warning."""
         self.warnings.append(ConfError(message, place, hint=hint))
 
+    def alert(self, message: str, place: Place | None = None) -> None:
+        """Record a warning that nginx gives as an alert: it should not stay so."""
+        self.warnings.append(ConfError(message, place, level="alert"))
+
     def unknown(self, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Record something that nobody reads: an error, or a warning where Fluentd's rule holds."""
         (self.error if self.unknown_is_error else self.warn)(message, place, hint=hint)

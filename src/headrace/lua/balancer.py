@@ -29,7 +29,7 @@ def balanced(
     api = runtime.balancer
 
     def script(request: Request, steered: Steered) -> int:
-        handlers.begin(request)
+        handlers.begin(request, source)
         chunk = source.chunk(request)
         if chunk.failure is not None:
             request.log_error(log.ERR, chunk.said)

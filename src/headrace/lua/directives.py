@@ -99,7 +99,10 @@ class LuaFamily(BaseFamily):
             if phase == "balancer":
                 self._balance(scope, directive)
         else:
-            scope.set_once(directive, self._value(directive))
+            value = self._value(directive)
+            scope.set_once(directive, value)
+            if name == "lua_code_cache" and not value:
+                scope.build.problems.alert("lua_code_cache is off; this will hurt performance", directive.place)
         block = scope.enclosing(self.block)
         if self._block is None and block is not None:
             self._block = block
@@ -183,7 +186,6 @@ class LuaFamily(BaseFamily):
                 prefix=scope.build.prefix,
                 package_path=get("lua_package_path"),
                 package_cpath=get("lua_package_cpath"),
-                code_cache=get("lua_code_cache", True),
                 spin_time=get("lua_socket_spin_time", 50e-6),
                 turn_time=get("lua_socket_turn_time", 4e-3),
                 max_pending_timers=get("lua_max_pending_timers", 1024),
@@ -198,8 +200,6 @@ class LuaFamily(BaseFamily):
             )
             self.runtime, self._handlers = self._run(settings)
             self.runtime.threads.pools.update(get("thread_pools", ()))
-            if not settings.code_cache:
-                scope.build.problems.warn("lua_code_cache is off; this will hurt performance", scope.place)
         return self.runtime
 
     def _run(self, settings: Settings) -> tuple[Runtime, LuaHandlers]:
@@ -257,10 +257,11 @@ class LuaFamily(BaseFamily):
         options: dict[str, Any] = {
             "check_abort": scope.get("lua_check_client_abort", False),
             "need_body": scope.get("lua_need_request_body", False),
+            "cached": scope.get("lua_code_cache", True),
         }
         if directive.name.endswith("_file"):
             path = compile_value(directive.args[0], scope.build.variables, directive.place)
-            if isinstance(path, bytes) and runtime.settings.code_cache:
+            if isinstance(path, bytes) and options["cached"]:
                 chunk = runtime.load_file(scope.build.path(directive.args[0]), conf)
                 if chunk.failure is None:
                     return Source(runtime, conf, fixed=chunk, **options)

@@ -54,7 +54,6 @@ class LuaHandlers:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._before: Callable[[], None] | None = None if runtime.settings.code_cache else runtime.forget_modules
 
     def content(self, source: Source, *, keep: bool) -> Handler:
         """A content handler; keep: Lua runs again for the request after it (log)."""
@@ -87,7 +86,7 @@ class LuaHandlers:
         enter = self._enter
         fixed = source.fixed
 
-        if fixed is None or fixed.failure is not None or self._before is not None:
+        if fixed is None or fixed.failure is not None or not source.cached:
             return self._careful(source, flags, ended)
         ref = fixed.ref
         check = source.check_abort
@@ -127,9 +126,7 @@ class LuaHandlers:
         runtime = self.runtime
 
         def handle(request: Request) -> Result | Awaitable[Result]:
-            if self._before is not None and request.lua is None:
-                self._before()
-            self._enter(request)
+            self.begin(request, source)
             chunk = source.chunk(request)
             if chunk.failure is not None:
                 request.log_error(log.ERR, chunk.said)
@@ -185,7 +182,7 @@ class LuaHandlers:
         run_set = self.runtime.run_set
 
         def step(request: Request) -> int | None:
-            self._enter(request)
+            self.begin(request, source)
             chunk = source.chunk(request)
             if chunk.failure is not None:
                 request.log_error(log.ERR, chunk.said)
@@ -204,7 +201,7 @@ class LuaHandlers:
         run_plain = self.runtime.run_plain
 
         def handle(request: Request) -> None:
-            self._enter(request)
+            self.begin(request, source)
             chunk = source.chunk(request)
             failed = chunk.failure is not None
             result = (False, chunk.said) if failed else run_plain(chunk.ref, request.id, HEADER_FILTER)
@@ -221,7 +218,7 @@ class LuaHandlers:
         filter_body = self.runtime.filter_body
 
         def handle(request: Request, data: bytes, last: bool) -> bytes:
-            state = self._enter(request)
+            state = self.begin(request, source)
             if state.ended:
                 return b""
             chunk = source.chunk(request)
@@ -239,11 +236,11 @@ class LuaHandlers:
 
         return handle
 
-    def begin(self, request: Request) -> None:
-        """Before a run outside the phases of a request (its upstream asks)."""
-        if self._before is not None and request.lua is None:
-            self._before()
-        self._enter(request)
+    def begin(self, request: Request, source: Source) -> State:
+        """Before a run; with lua_code_cache off a request begins with modules and globals of its own."""
+        if not source.cached and request.lua is None:
+            self.runtime.forget_modules()
+        return self._enter(request)
 
     def _enter(self, request: Request) -> State:
         """Before a run that others of this request may follow: what Lua keeps between them ends with the request.
@@ -318,6 +315,7 @@ class Source:
         prefix: str = "",
         check_abort: bool = False,
         need_body: bool = False,
+        cached: bool = True,
     ) -> None:
         self.runtime = runtime
         self.conf = conf
@@ -325,6 +323,7 @@ class Source:
         self.prefix = prefix
         self.check_abort = check_abort
         self.need_body = need_body
+        self.cached = cached
         self.fixed = fixed
         self._loaded: dict[str, Chunk] = {}
 
@@ -336,11 +335,10 @@ class Source:
         name = evaluate(self.path, request).decode("utf-8", "surrogateescape")
         if not name.startswith("/"):
             name = f"{self.prefix.rstrip('/')}/{name}"
-        cached = self.runtime.settings.code_cache
         chunk = self._loaded.get(name)
         if chunk is None or chunk.failure is not None:
             chunk = self._loaded[name] = self.runtime.load_file(name, self.conf)
-        elif not cached:
+        elif not self.cached:
             chunk = self._loaded[name] = self.runtime.reload_file(chunk, self.conf)
         return chunk
 

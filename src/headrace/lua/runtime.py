@@ -95,7 +95,6 @@ class Settings:
     prefix: str = "."
     package_path: str | None = None
     package_cpath: str | None = None
-    code_cache: bool = True
     spin_time: float = 50e-6
     turn_time: float = 4e-3
     max_pending_timers: int = 1024
@@ -269,6 +268,7 @@ class Runtime:
                 said = b"init_by_lua%b error: %b" % (b"" if chunk.path is None else b"_file", failure)
                 self.settings.error_log.line(ERR, said)
                 raise ConfError(said.decode("utf-8", "replace"), place)
+        self.vm.entry("mark_modules")()
 
     def _plain(self, ref: int, request_id: int, phase: int) -> tuple[Any, ...]:
         result = self.run_plain(ref, request_id, phase)

@@ -36,6 +36,7 @@ _NGINX_LEVEL: Final = {
     "info": "notice",
     "warn": "warn",
     "error": "error",
+    "alert": "alert",
     "fatal": "emerg",
 }
 
@@ -225,7 +226,15 @@ class FluentLog(_FileLog):
 
 
 class NginxLog(_FileLog):
-    """Lines in nginx's form; its notice is our info."""
+    """Lines in nginx's form; its notice is our info, and it has one level more: alert."""
+
+    def write(self, level: str, message: str) -> None:
+        """One line; level: one of LEVELS, or "alert", which is always written."""
+        if level != "alert":
+            super().write(level, message)
+        elif self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._fd, self._line(level, message).encode("utf-8", "surrogateescape"))
 
     def _line(self, level: str, message: str) -> str:
         stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(self._now()))

@@ -37,12 +37,15 @@ function S.set_conf(ref, conf)
     S.confs[ref] = conf
 end
 
-local known = {}
+local known, globals = {}, {}
 
---- Python: remember which modules the runtime itself brought; S.forget_modules drops all others.
+--- Python: remember which modules and globals there are before any request; S.forget_modules drops all others.
 function S.mark_modules()
     for name in pairs(package.loaded) do
         known[name] = true
+    end
+    for name, value in pairs(_G) do
+        globals[name] = value
     end
 end
 
@@ -51,6 +54,14 @@ function S.forget_modules()
         if not known[name] then
             package.loaded[name] = nil
         end
+    end
+    for name in pairs(_G) do
+        if globals[name] == nil then
+            _G[name] = nil
+        end
+    end
+    for name, value in pairs(globals) do
+        rawset(_G, name, value)
     end
 end
 
@@ -70,8 +81,8 @@ function S.sizes()
     return requests, sockets, idle, S.pending_entries(), collectgarbage("count")
 end
 
-S.mark_modules()
 S.guard_globals()
 -- The bridge itself is not the users' business.
 _G.python = nil
 package.loaded.python = nil
+S.mark_modules()
