@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.edge import log
+from headrace.edge.log import ErrorLog
 from headrace.errors import ConfError
+from headrace.lua.api.errlog import ErrlogApi
 
 TAKE = """
     local errlog = require "ngx.errlog"
@@ -57,6 +60,19 @@ async def test_the_oldest_make_room(gateway):
         http="lua_capture_error_log 4k;",
     )
     assert (await gateway.get()).text == "line100 true\n"
+
+
+def test_a_reload_takes_the_place_of_what_was():
+    before = ErrlogApi(8192)
+    after = ErrlogApi(8192)
+    ErrorLog(()).line(4, b"not taken")
+    log.captures[0](4, b"a line")
+    assert len(log.captures) == 1
+    assert (before.errlog_take(), after.errlog_take()[2]) == (None, b"a line")
+    before.close()
+    assert len(log.captures) == 1
+    after.close()
+    assert not log.captures
 
 
 async def test_without_the_directive(gateway):

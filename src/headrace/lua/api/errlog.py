@@ -27,7 +27,7 @@ class ErrlogApi:
         self._used = 0
         self._kept: deque[tuple[int, float, bytes]] = deque()
         if size:
-            log.captures.append(self._capture)
+            log.captures[:] = [self._capture]  # a configuration has one; at a reload the new one takes its place
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
