@@ -153,6 +153,35 @@ async def test_tls_ends_here_begins_here_or_is_read_only(serve, talk, tmp_path):
     assert await talk("c") == b""
 
 
+async def test_a_name_chooses_the_server(serve, talk, tmp_path):
+    authority = trustme.CA()
+    for name in ("one.example", "two.example"):
+        authority.issue_cert(name, f"a.{name}", f"b.{name}").private_key_and_cert_chain_pem.write_to_path(
+            tmp_path / f"{name}.pem"
+        )
+    files = "ssl_certificate {0}.pem; ssl_certificate_key {0}.pem;"
+    one, two = files.format("one.example"), files.format("two.example")
+    await serve(
+        f"""server {{ listen SOCKa ssl; server_name one.example; {one} return "1 $server_name"; }}
+        server {{ listen SOCKa; server_name two.example *.two.example; {two} set $x 2; return "$x $server_name"; }}
+        server {{ listen SOCKa; server_name ~^(?<who>[a-z])[.]one[.]example$; {one} return "3 $who $ssl_server_name"; }}
+        server {{ listen SOCKb; ssl_preread on; proxy_pass SOCKnobody; }}
+        server {{ listen SOCKb default_server; ssl_preread on; server_name _; return none; }}
+        server {{ listen SOCKb; server_name two.example; proxy_pass SOCKa; }}"""
+    )
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    for name, said in (
+        ("one.example", b"1 one.example"),
+        ("two.example", b"2 two.example"),
+        ("b.two.example", b"2 two.example"),
+        ("b.one.example", b"3 b b.one.example"),
+    ):
+        assert await talk("a", ssl=context, server_hostname=name) == said
+    assert await talk("b", ssl=context, server_hostname="two.example") == b"2 two.example"
+    assert await talk("b", b"no hello") == b"none"
+
+
 async def test_half_close_and_timeout(serve, talk, tmp_path):
     async def serve_one(reader, writer):
         writer.write(b"all: " + await reader.read())
@@ -212,7 +241,16 @@ async def test_a_stop_waits_for_sessions_within_its_deadline(serve, tmp_path):
         ("server { listen 1; }", "no handler for server"),
         ("server { return x; }", 'no "listen" is defined'),
         ("server { listen 1; proxy_pass 127.0.0.1; }", 'no port in upstream "127.0.0.1"'),
-        ("server { listen 1; listen 1; return x; }", "duplicate"),
+        ("server { listen 1; listen 1; return x; }", "a duplicate listen 0.0.0.0:1"),
+        (
+            "server { listen 1 default_server; return x; } server { listen 1 default_server; return y; }",
+            "a duplicate default server for 0.0.0.0:1",
+        ),
+        (
+            "server { listen 1 backlog=5; return x; } server { listen 1 backlog=6; return y; }",
+            "duplicate listen options",
+        ),
+        ("server { listen 1; server_name ~; return x; }", "empty regex in server name"),
         ("server { listen 1 ssl; return x; }", 'no "ssl_certificate" is defined'),
         ("server { listen 1; return $nothing; }", 'unknown "nothing" variable'),
         ("server { listen 1; root /; return x; }", '"root" directive is not allowed here'),

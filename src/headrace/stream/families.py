@@ -23,6 +23,7 @@ from headrace.edge.families.common import (
     time_of,
 )
 from headrace.edge.families.geo import GeoFamily
+from headrace.edge.families.http import server_name
 from headrace.edge.families.limit_conn import LimitConnFamily
 from headrace.edge.families.logs import LogFamily
 from headrace.edge.families.maps import MapFamily, variable_name
@@ -39,8 +40,9 @@ from headrace.edge.upstream.routing import key_of
 from headrace.edge.values import compile_value
 from headrace.edge.variables import Variables
 from headrace.errors import ConfError
-from headrace.stream.service import StreamPort, StreamServer, StreamService
-from headrace.stream.steps import answer, read_hello, setter
+from headrace.stream.ports import Ports
+from headrace.stream.service import StreamServer, StreamService
+from headrace.stream.steps import answer, setter
 from headrace.stream.variables import CORE, PREFIXES
 
 if TYPE_CHECKING:
@@ -48,10 +50,8 @@ if TYPE_CHECKING:
 
     from headrace.conf.check import Spec
     from headrace.conf.tree import Directive
-    from headrace.edge.listen import ListenSpec
     from headrace.edge.location import Location
     from headrace.edge.registry import Family
-    from headrace.errors import Place
     from headrace.stream.settings import ProxySettings
 
 SS: Final = ("stream", "stream server")
@@ -64,6 +64,7 @@ _TIMES: Final = (
 _FLAGS: Final = (
     "proxy_protocol", "proxy_half_close", "proxy_next_upstream", "proxy_ssl", "proxy_socket_keepalive", "ssl_preread",
 )  # fmt: skip
+_HASHES: Final = tuple(f"{kind}_hash_{what}_size" for kind in ("variables", "server_names") for what in ("max", "bucket"))
 _NOT_UDP: Final = ("backlog", "ssl", "so_keepalive", "proxy_protocol", "deferred", "fastopen")
 
 
@@ -173,6 +174,8 @@ class StreamFamily(BaseFamily):
         spec("listen", SERVER, 1, 1 << 30),
         spec("proxy_pass", SERVER, 1),
         spec("return", SERVER, 1),
+        spec("server_name", SERVER, 1, 1 << 30),
+        *(spec(name, ("stream",), 1) for name in _HASHES),
         spec("set", SERVER, 2),
         *(spec(name, SS, 1) for name in _TIMES),
         *(flag(name, SS) for name in _FLAGS),
@@ -185,8 +188,6 @@ class StreamFamily(BaseFamily):
         spec("proxy_responses", SS, 1),
         spec("preread_buffer_size", SS, 1),
         spec("tcp_nodelay", SS, 1),
-        spec("variables_hash_max_size", ("stream",), 1),
-        spec("variables_hash_bucket_size", ("stream",), 1),
         *(replace(one, contexts=frozenset(SS)) for one in PROXY_TLS_SPECS),
     )
 
@@ -213,7 +214,7 @@ class StreamFamily(BaseFamily):
             scope.set_once(directive, compile_value(directive.args[0], scope.build.variables, directive.place))
         elif name in ("proxy_next_upstream_tries", "proxy_requests", "proxy_responses"):
             scope.set_once(directive, number_of(directive))
-        elif name in ("tcp_nodelay", "variables_hash_max_size", "variables_hash_bucket_size"):
+        elif name == "tcp_nodelay" or name in _HASHES:
             scope.build.problems.warn(f'"{name}" means nothing here: its value is not used', directive.place)
         else:
             return super().apply(scope, directive)
@@ -242,7 +243,7 @@ class StreamFamily(BaseFamily):
     def _do_listen(scope: Scope, directive: Directive) -> None:
         udp = "udp" in directive.args[1:]
         for word in directive.args[1:]:
-            if word in ("default_server", "http2", "quic"):
+            if word in ("http2", "quic"):
                 raise ConfError(
                     f'the "{word}" parameter of "listen" is not supported by headrace in "stream"', directive.place
                 )
@@ -253,6 +254,11 @@ class StreamFamily(BaseFamily):
             if udp and isinstance(found.address, str):
                 raise ConfError(f'"udp" parameter is incompatible with "{found.text}"', directive.place)
             scope.add("listens", (replace(found, udp=udp), directive.place))
+
+    @staticmethod
+    def _do_server_name(scope: Scope, directive: Directive) -> None:
+        for text in directive.args:
+            scope.add("server_names", server_name(scope, directive, text))
 
     @staticmethod
     def _do_proxy_pass(scope: Scope, directive: Directive) -> None:
@@ -287,19 +293,15 @@ class StreamFamily(BaseFamily):
         for finish in build.finishers:
             finish()
         service = self._service
-        ports: dict[Any, tuple[ListenSpec, Place]] = {}
+        ports = Ports()
         for inner in self._servers:
             server = self._server(inner)
             listens = inner.own("listens", [])
             if not listens:
                 raise ConfError('no "listen" is defined for server in stream', inner.place)
             for found, place in listens:
-                if found.socket_key in ports:
-                    raise ConfError(f'duplicate "{found.text}" address and port pair', place)
-                if found.tls and not (server.tls is not None and (server.tls.certified or server.tls.reject)):
-                    raise ConfError('no "ssl_certificate" is defined for the "listen ... ssl" directive', inner.place)
-                ports[found.socket_key] = (found, place)
-                service.ports.append(StreamPort(found, server))
+                ports.add(found, server, place)
+        service.ports = ports.made(build.problems)
         service.groups = build.upstreams
         for name, where in build.variables.unknown():
             raise ConfError(f'unknown "{name}" variable', where)
@@ -307,7 +309,7 @@ class StreamFamily(BaseFamily):
 
     def _server(self, scope: Scope) -> StreamServer:
         get = scope.get
-        made = StreamServer(scope.build.variables)
+        made = StreamServer(scope.build.variables, tuple(scope.own("server_names", ())), scope.place)
         for family in self._borrowed:
             family.compose_server(scope, made)
         made.error_log = next(f for f in self._borrowed if isinstance(f, LogFamily)).error_log(scope, at_need=True)
@@ -322,8 +324,7 @@ class StreamFamily(BaseFamily):
         made.tls = server_tls(scope, "stream", get("ssl_alpn", ()))
         self._proxy(scope, made.proxy)
         made.preread = (*(setter(*one) for one in scope.own("sets", [])), *made.preread)
-        if get("ssl_preread", False):
-            made.preread = (read_hello, *made.preread)
+        made.reads_hello = get("ssl_preread", False)
         if scope.own("return") is not None:
             made.content = answer(scope.own("return"))
         for family in self._scripts:

@@ -10,7 +10,6 @@ from headrace.core.datagram import DatagramListener
 from headrace.core.listener import Listener
 from headrace.edge import log
 from headrace.edge.log import ErrorLog
-from headrace.edge.tlsport import PortTls
 from headrace.stream.session import Session
 from headrace.stream.settings import ProxySettings
 
@@ -24,9 +23,12 @@ if TYPE_CHECKING:
     from headrace.edge.gateway import Gateway
     from headrace.edge.listen import Address as ListenAddress
     from headrace.edge.listen import ListenSpec
+    from headrace.edge.servernames import ServerName
     from headrace.edge.tlsserver import ServerTls
     from headrace.edge.upstream.peers import Group
     from headrace.edge.variables import Variables
+    from headrace.errors import Place
+    from headrace.stream.ports import StreamPort
     from headrace.stream.steps import Content, Step
 
 
@@ -34,15 +36,19 @@ if TYPE_CHECKING:
 class StreamServer:
     """One server: what its sessions do.
 
-    early: the handlers before TLS (real address, limits, access). preread: the steps after it. content: what is done
-    then, None: the session is handed on.
+    early: the handlers before TLS (real address, limits, access). before_hello, preread: the steps after it, around
+    ssl_preread (reads_hello). content: what is done then, None: the session is handed on.
 
     Families of edge compose it as they compose a location.
     """
 
     variables: Variables
+    names: tuple[ServerName, ...] = ()
+    place: Place | None = None
     proxy: ProxySettings = field(default_factory=ProxySettings)
     early: tuple[Any, ...] = ()
+    before_hello: tuple[Step, ...] = ()
+    reads_hello: bool = False
     preread: tuple[Step, ...] = ()
     content: Content | None = None
     log_handlers: tuple[Any, ...] = ()
@@ -65,27 +71,14 @@ class StreamServer:
         """See Location.add_log."""
         self.log_handlers = (*self.log_handlers, handler)
 
+    @property
+    def name(self) -> bytes:
+        """As $server_name gives it."""
+        return self.names[0].shown if self.names else b""
+
     def root_of(self, _request: Any) -> bytes:
         """There is none; paths of logs do not depend on it."""
         return b"/"
-
-
-class StreamPort:
-    """One listening socket of the block. local: the servers of single addresses, where it is a wildcard."""
-
-    def __init__(self, spec: ListenSpec, server: StreamServer) -> None:
-        self.spec = spec
-        self.server = server
-        self.listener: Listener | DatagramListener | None = None
-
-    def tls(self) -> PortTls | None:
-        """What TLS connections use."""
-        tls = self.server.tls
-        if not self.spec.tls or tls is None or tls.context is None:
-            return None
-        made = PortTls(self, self.server)
-        made.use([tls])
-        return made
 
 
 class StreamService:

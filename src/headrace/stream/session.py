@@ -13,6 +13,7 @@ from headrace.edge.connection import client_port, client_text
 from headrace.edge.values import evaluate, to_bytes
 from headrace.errors import ConnectionFailed, Timeout
 from headrace.stream.proxy import proxy
+from headrace.stream.steps import read_hello
 
 if TYPE_CHECKING:
     import socket
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from headrace.core.owner import Address
     from headrace.core.proxy_protocol import ProxyHeader
     from headrace.core.stream import Stream
+    from headrace.core.tls import TlsStream
     from headrace.edge.tlsport import PortTls
+    from headrace.stream.ports import StreamPort
     from headrace.stream.preread import Hello
-    from headrace.stream.service import StreamPort, StreamServer
+    from headrace.stream.service import StreamServer
     from headrace.stream.settings import Try
+    from headrace.stream.steps import Step
 
 OK, BAD_REQUEST, INTERNAL_ERROR, BAD_GATEWAY = 200, 400, 500, 502
 _PIECE: Final = 4096
@@ -168,7 +172,7 @@ class Session:
         self.begun, self.received = first, len(first)
         await self._run(None)
 
-    async def _run(self, encrypt: Callable[..., Awaitable[Stream]] | None) -> None:
+    async def _run(self, encrypt: Callable[..., Awaitable[TlsStream]] | None) -> None:
         try:
             self.status = await self._phases(encrypt)
         except asyncio.CancelledError:
@@ -186,34 +190,60 @@ class Session:
             self._log()  # as nginx: who sees the end of a session finds its line
             self.stream.close()
 
-    async def _phases(self, encrypt: Callable[..., Awaitable[Stream]] | None) -> int:
+    async def _phases(self, encrypt: Callable[..., Awaitable[TlsStream]] | None) -> int:
         server = self.server
         if server.error_log.level >= log.INFO:
             like: Any = self
             told = (client_text(like), client_port(like) or b"", to_bytes(self.info.spec.text))
             self.note(b"client %b:%b connected to %b" % told)
         for handler in server.early:
-            code = handler(self)
-            if isinstance(code, int) and code >= BAD_REQUEST:
-                return code
+            refused = handler(self)
+            if isinstance(refused, int) and refused >= BAD_REQUEST:
+                return refused
         if encrypt is not None:
             begun, self.begun = self.begun, b""
-            self.stream = await encrypt(self.stream, begun=begun)
+            encrypted = await encrypt(self.stream, begun=begun)
+            self.stream = encrypted
+            self.choose((encrypted.asked_name or "").encode("latin-1", "replace"))
             self._check_client()
         if self.datagrams is None:
             self.received += len(self.begun)
-        for step in server.preread:
-            self.phase = "preread"
+        self.phase = "preread"
+        code = await self._steps(self.server.before_hello)
+        if code is None and self.server.reads_hello:
+            await read_hello(self)
+            self.choose(b"" if self.hello is None else self.hello.server_name)
+        if code is None:
+            code = await self._steps(self.server.preread)
+        self.phase = ""
+        if code is not None:
+            return code
+        server = self.server
+        if server.content is None:
+            return await proxy(self, server.proxy)
+        status: int | Awaitable[int] = server.content(self)
+        return status if isinstance(status, int) else await status
+
+    async def _steps(self, steps: Sequence[Step]) -> int | None:
+        """Take the steps; the status of the one that ends the session."""
+        for step in steps:
             code = step(self)
             if code is not None and not isinstance(code, int):
                 code = await code
             if code is not None:
                 return code
-        self.phase = ""
-        if server.content is None:
-            return await proxy(self, server.proxy)
-        code = server.content(self)
-        return code if isinstance(code, int) else await code
+        return None
+
+    def choose(self, name: bytes) -> None:
+        """Go on with the server that the client means."""
+        if not name or self.info.single:
+            return
+        self.server, match = self.info.find(name)
+        self.location = self.server
+        if match is not None:
+            self.captures = (match[0], *match.groups())
+            for key, value in match.groupdict().items():
+                self.set_slot(key.encode(), value or b"")
 
     def _check_client(self) -> None:
         """Look at the certificate of the client. Raises Ended."""

@@ -68,6 +68,7 @@ CORE: Final[dict[str, Getter]] = {
     "bytes_received": lambda s: b"%d" % s.received,
     "session_time": lambda s: b"%.3f" % (s.clock.now() - s.start),
     "connection": lambda s: b"%d" % s.serial,
+    "server_name": lambda s: s.server.name,
     "hostname": lambda _: HOSTNAME.encode(),
     "nginx_version": lambda _: names.VERSION.encode(),
     "pid": lambda _: b"%d" % os.getpid(),

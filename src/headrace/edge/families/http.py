@@ -64,10 +64,11 @@ class HttpFamily(BaseFamily):
     def _do_server_name(self, scope: Scope, directive: Directive) -> None:
         draft = self.drafts[id(scope)]
         for text in directive.args:
-            draft.names.append(_server_name(scope, directive, text))
+            draft.names.append(server_name(scope, directive, text))
 
 
-def _server_name(scope: Scope, directive: Directive, text: str) -> ServerName:
+def server_name(scope: Scope, directive: Directive, text: str) -> ServerName:
+    """One argument of `server_name`. Raises ConfError."""
     if text.startswith("~"):
         if len(text) == 1:
             raise ConfError(f'empty regex in server name "{text}"', directive.place)

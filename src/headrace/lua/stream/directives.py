@@ -94,7 +94,10 @@ class StreamLuaFamily(LuaFamily):
         if preread:
             step = handlers.preread(self._source(scope, place, preread))
             first = scope.get("preread_by_lua_no_postpone", False)
-            server.preread = (step, *server.preread) if first else (*server.preread, step)
+            if first:
+                server.before_hello = (*server.before_hello, step)
+            else:
+                server.preread = (*server.preread, step)
         if content:
             server.content = handlers.script(self._source(scope, place, content))
         if log:
