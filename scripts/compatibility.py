@@ -23,7 +23,7 @@ from headrace.topology.gateway import families
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION
 
 sys.path.insert(0, str(Path(__file__).parent))
-import suites  # noqa: E402 - it stands beside this file
+import suites
 
 TARGET = Path(__file__).parents[1] / "docs" / "compatibility.md"
 
