@@ -64,7 +64,9 @@ _TIMES: Final = (
 _FLAGS: Final = (
     "proxy_protocol", "proxy_half_close", "proxy_next_upstream", "proxy_ssl", "proxy_socket_keepalive", "ssl_preread",
 )  # fmt: skip
-_HASHES: Final = tuple(f"{kind}_hash_{what}_size" for kind in ("variables", "server_names") for what in ("max", "bucket"))
+_HASHES: Final = tuple(
+    f"{kind}_hash_{what}_size" for kind in ("variables", "server_names") for what in ("max", "bucket")
+)
 _NOT_UDP: Final = ("backlog", "ssl", "so_keepalive", "proxy_protocol", "deferred", "fastopen")
 
 
@@ -144,10 +146,6 @@ class _Tls(_Borrowed, TlsFamily):
 
 class Script(Protocol):
     """A family of a language: it adds steps and content to servers when all else is known of them."""
-
-    def before_tls(self, scope: Scope) -> None:
-        """Say what the handshakes of the level run (edge.families.tls.server_tls takes it)."""
-        ...
 
     def before_tls(self, scope: Scope) -> None:
         """Say what the handshakes of the level run (edge.families.tls.server_tls takes it)."""
@@ -317,8 +315,6 @@ class StreamFamily(BaseFamily):
         made.preread_timeout = get("preread_timeout", 30.0)
         made.proxy_protocol_timeout = get("proxy_protocol_timeout", 30.0)
         made.handshake_timeout = get("ssl_handshake_timeout", 60.0)
-        for family in self._scripts:
-            family.before_tls(scope)
         for family in self._scripts:
             family.before_tls(scope)
         made.tls = server_tls(scope, "stream", get("ssl_alpn", ()))
