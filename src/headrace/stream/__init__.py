@@ -1,6 +1,7 @@
 """stream {}: connections and datagrams that are handed on without knowing what they say.
 
     families.py   the directives: the block, its servers, and those of edge that mean the same here
+    ports.py      which servers share a socket, and which of them a name means
     service.py    the listeners of the block, part of the gateway's life
     session.py    one connection through its phases: post-accept, preaccess, access, ssl, preread, content, log
     steps.py      what is done in preread, and `return`
