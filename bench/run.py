@@ -2,8 +2,8 @@
 
     python bench/run.py [JOB ...] [--quick] [--json FILE]
 
-JOB: cosocket, hello, gateway, gateway_scale, reuse, receiver, forward, tail, scale, memory (all by default). A peer that is missing is named,
-and its ratios are left out. The JSON is kept under bench/results/.
+JOB: cosocket, hello, gateway, gateway_scale, reuse, receiver, forward, tail, scale, memory (all by default).
+A peer that is missing is named, and its ratios are left out. The JSON is kept under bench/results/.
 """
 
 from __future__ import annotations

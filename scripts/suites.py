@@ -3,7 +3,7 @@
     python scripts/suites.py SUITE RESULT.json [RESULT.json ...]
 
 SUITE: lua (lua-nginx-module's tests), core (nginx's own tests) or libraries (those of lua-resty-*). A result is what
-the suite's runner writes: {"files": {NAME: {"passed": N, "failed": N, "nginx": N}}}, nginx: the checks that nginx itself
+the suite's runner writes: {"files": {NAME: {"passed": N, "failed": N, "nginx": N}}}, nginx: the checks that nginx
 passes. The later of two results for a file counts. The figures are kept in docs/suites/SUITE.json; why a file is not
 full stands in docs/suites/reasons.toml, by suite and file. Then docs/compatibility.md is made anew.
 """
