@@ -100,6 +100,17 @@ async def test_elsewhere_there_is_nothing_to_choose(gateway):
     assert (await gateway.get("/")).text == "no upstream found\n" * 4
 
 
+async def test_a_group_may_have_no_servers_of_its_own(gateway):
+    async with Origin([ok(b"one")]) as there:
+        chosen = f'{PEER} if ngx.var.uri == "/" then b.set_current_peer("127.0.0.1", {there.port}) end'
+        await gateway.start(
+            "location / { proxy_pass http://group; }", http=f"upstream group {{ balancer_by_lua_block {{ {chosen} }} }}"
+        )
+        assert (await gateway.get("/")).body == b"one"
+        assert (await gateway.get("/nobody")).status == 502
+        assert "no live upstreams" in gateway.log()
+
+
 async def test_code_that_does_not_compile_answers_500(gateway):
     http = "upstream group { server 0.0.0.1; balancer_by_lua_block { ngx.say( } }"
     await gateway.start("location / { proxy_pass http://group; }", http=http)

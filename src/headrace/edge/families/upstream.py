@@ -157,7 +157,8 @@ def _server(directive: Directive) -> dict[str, Any]:
 def _finish(scope: Scope, group: Group, directive: Directive) -> None:
     """Make the peers, when all of the block is read."""
     servers = scope.own("server", [])
-    if not servers:
+    scripted = scope.own("balancer_by_lua") is not None  # a script names the servers
+    if not servers and not scripted:
         raise ConfError(f'no servers are inside upstream in "{directive.args[0]}"', directive.place)
     method = scope.own("method_name")
     primary: list[Peer] = []
@@ -175,7 +176,7 @@ def _finish(scope: Scope, group: Group, directive: Directive) -> None:
             raise ConfError(f'path is not allowed in upstream "{text}"', line.place)
         for name, target in addresses(url, "upstream", line.place):
             (backup if aside else primary).append(Peer(name, target, server=text, **values))
-    if not primary:
+    if not primary and not scripted:
         raise ConfError(f'no servers in upstream "{directive.args[0]}"', directive.place)
     group.fill(primary, backup)
     group.make = scope.own("method")

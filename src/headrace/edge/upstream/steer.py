@@ -49,6 +49,7 @@ class Steered(RoundRobin):
 
     def __init__(self, group: Group, request: Request, script: Script) -> None:
         super().__init__(group)
+        self.tries = self.tries or 1
         self.request = request
         self.script = script
         self.peer: Peer | None = None
