@@ -635,3 +635,34 @@ async def test_the_code_cache_is_a_matter_of_the_location(gateway):
     assert (await gateway.get("/off")).text == "newnil"
     assert (await gateway.get("/kept")).text == "1"
     assert any("lua_code_cache is off; this will hurt performance in " in text for text in gateway.warnings)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ('"-s", IN, OUT', "from a file 1\n"),
+        ('"-g", IN, OUT', "from a file 1\n"),
+        ('{ "-e", "return ngx.say(2)", OUT }', "2\n"),
+        ('"-t", "c", IN, OUT', "falseunsupported type: c\n"),
+        ('IN, OUT .. ".o"', "falseunsupported type of output: "),
+        ("IN", "falseusage: -b[options] input output\n"),
+        ('"/no/such", OUT', "falsecannot open /no/such"),
+    ],
+)
+async def test_bytecode_is_saved_and_run(gateway, words, text):
+    (gateway.folder / "in.lua").write_text("local n = 1 ngx.say('from a file ', n)")
+    await gateway.start(f"""
+        location /save {{ content_by_lua_block {{
+            local IN, OUT = "{gateway.folder}/in.lua", "{gateway.folder}/out.luac"
+            local ok, why = pcall(require("jit.bcsave").start, {words})
+            if ok then ngx.exec("/run") else ngx.say(ok, why) end
+        }} }}
+        location /run {{ content_by_lua_file {gateway.folder}/out.luac; }}
+    """)
+    assert (await gateway.get("/save")).text.startswith(text)
+
+
+async def test_captures_by_their_numbers(gateway):
+    code = "for i = -1, 3 do ngx.print(tostring(ngx.var[i]), ' ') end"
+    await gateway.start(f"location ~ ^/(.)/(.) {{ content_by_lua_block {{ {code} }} }}")
+    assert (await gateway.get("/a/b")).text == "nil nil a b nil "

@@ -66,6 +66,7 @@ PRELUDE: Final = (
     "workerthread",
     "cjson",
     "jitv",
+    "bcsave",
     "symbols",
     "boot",
 )

@@ -31,7 +31,7 @@ ngx.var = setmetatable({}, {
     __index = function(_, name)
         local R = S.request()
         if type(name) == "number" then
-            return host.get_capture(R.id, name)
+            return name > 0 and host.get_capture(R.id, name) or nil -- $0 is nothing that a configuration can say
         elseif type(name) ~= "string" then
             return S.raise("bad variable name")
         end
