@@ -111,6 +111,12 @@ async def test_a_group_may_have_no_servers_of_its_own(gateway):
         assert "no live upstreams" in gateway.log()
 
 
+async def test_it_comes_before_keepalive(gateway):
+    http = "upstream group { server 0.0.0.1; keepalive 1; balancer_by_lua_block { print(1) } }"
+    await gateway.start(http=http)
+    assert any("load balancing method redefined" in warning for warning in gateway.warnings)
+
+
 async def test_code_that_does_not_compile_answers_500(gateway):
     http = "upstream group { server 0.0.0.1; balancer_by_lua_block { ngx.say( } }"
     await gateway.start("location / { proxy_pass http://group; }", http=http)

@@ -56,6 +56,13 @@ async def test_lines_of_init_worker_say_so(gateway):
     assert "later, context: ngx.timer\n" in log
 
 
+async def test_a_timer_has_no_answer(gateway):
+    code = "ngx.timer.at(0, function() print(select(2, pcall(function() return ngx.headers_sent end))) end) ngx.sleep(0.01)"
+    await gateway.content(code)
+    await gateway.get()
+    assert "API disabled in the current context, context: ngx.timer" in gateway.log()
+
+
 async def test_no_timer_is_made_when_the_worker_ends(gateway):
     code = "local ok, why = pcall(ngx.timer.at, 0, print) print(tostring(ok), why)"
     await gateway.content("ngx.say(1)", http=f"exit_worker_by_lua_block {{ {code} }}")

@@ -146,7 +146,7 @@ class LuaFamily(BaseFamily):
 
     def _balance(self, scope: Scope, directive: Directive) -> None:
         """The upstream of this level asks a script for each try."""
-        if "method" in scope.settings:
+        if "method" in scope.settings or "keepalive" in scope.settings:
             scope.build.problems.warn("load balancing method redefined", directive.place)
         upstream = scope.directive
         assert upstream is not None

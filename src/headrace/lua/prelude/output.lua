@@ -378,9 +378,6 @@ function ngx.exec(...)
 end
 
 S.getters.headers_sent = function()
-    local R = S.R
-    if not R then
-        return S.raise("no request found")
-    end
+    local R = S.request()
     return R.sent == true or host.headers_sent(R.id) == 1
 end
