@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.plugin import free_port
+from headrace.testing.process import wait_until
 
 LIBRARIES = "HEADRACE_LUA_LIBRARIES"
 
@@ -134,6 +135,8 @@ def postgres(folder: Path, cert: tuple[str, str]):
     options += ["-c", "fsync=off", "-c", "ssl=on"]
     path = str(data / f".s.PGSQL.{port}")
     with running(*_as(user), str(bins[-1] / "postgres"), *options, path=path, patience=60, cwd=data):
+        ready = [str(bins[-1] / "pg_isready"), "-q", "-h", str(data), "-p", str(port)]
+        wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, "PostgreSQL", 60)
         sql = ["create database db", "set password_encryption='md5'; create user md5 password 'secret'"]
         sql += [
             f"set password_encryption='scram-sha-256'; create user {name} password 'secret'"
