@@ -149,8 +149,8 @@ preload["ngx.semaphore"] = function()
     return {
         version = base.version,
         new = function(n)
-            n = n or 0
-            if type(n) ~= "number" or n < 0 then
+            n = tonumber(n) or 0 -- `semaphore:new(1)` is written too
+            if n < 0 then
                 return S.raise("no number of units")
             end
             return setmetatable({ units = n, waiting = {}, first = 1, last = 0 }, meta)
