@@ -86,3 +86,25 @@ async def test_the_place_of_a_connect_that_fails(gateway):
     assert "failed (111: Connection refused)" in gateway.log()
     assert "[crit]" in gateway.log()
     assert "connect() to unix:/no/such failed (2: No such file or directory)" in gateway.log()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("rewrite_by_lua_block { } echo x;", ["rewrite", "capture"]),
+        ("access_by_lua_block { } echo x;", ["access", "capture"]),
+        ("content_by_lua_block { ngx.say(1) }", ["content", "capture"]),
+        ("header_filter_by_lua_block { } echo x;", ["header filter"]),
+        ("body_filter_by_lua_block { } echo x;", ["header filter", "body filter"]),
+        ("log_by_lua_block { } echo x;", ["log"]),
+        ("echo x;", []),
+    ],
+)
+async def test_which_code_a_request_runs(gateway, code, told):
+    await gateway.start(f"location /t {{ {code} }}", level="debug")
+    await gateway.get("/t")
+    log = gateway.log()
+    lines = {name: f'lua {name} handler, uri:"/t"' for name in ("rewrite", "access", "content", "log")}
+    lines |= {f"{name} filter": f'lua {name} filter for user lua code, uri "/t"' for name in ("header", "body")}
+    lines["capture"] = 'lua capture header filter, uri "/t"'
+    assert [name for name, text in lines.items() if text in log] == [name for name in lines if name in told]

@@ -34,6 +34,7 @@ from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.handshakes import Handshakes
 from headrace.lua.runtime import Chunk, Runtime, Settings
 from headrace.lua.specs import HANDSHAKE, INERT, SPECS
+from headrace.lua.told import told
 
 if TYPE_CHECKING:
     from headrace.conf.tree import Directive
@@ -218,8 +219,8 @@ class LuaFamily(BaseFamily):
         if not (rewrite or access or log or content or header or body or server):
             return
         self._build(scope)
-        handlers = self._handlers
-        assert handlers is not None
+        assert self._handlers is not None
+        handlers = told(self._handlers, location)
         if server:
             location.add(SERVER_REWRITE, handlers.server_rewrite(self._source(scope, location, server)))
         if rewrite:
