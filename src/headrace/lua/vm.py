@@ -75,17 +75,18 @@ PRELUDE: Final = (
 
 @functools.cache
 def _share_crypto() -> None:
-    """Let scripts find the symbols of libcrypto by ffi.C, as in nginx, which is linked with it.
+    """Let scripts find the symbols of libcrypto and libssl by ffi.C, as in nginx, which is linked with them.
 
-    The library that Python's ssl has loaded is opened again, for all to see; where Python brings its own inside, the
-    system's is taken. Scripts that need none do not mind when there is none.
+    The libraries that Python's ssl has loaded are opened again, for all to see; where Python brings its own inside, the
+    system's are taken. Scripts that need none do not mind when there is none.
     """
-    path = ctypes.util.find_library("crypto")
-    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        path = next((line.split(maxsplit=5)[5].strip() for line in maps if "/libcrypto" in line), path)
-    with contextlib.suppress(OSError):
-        if path is not None:
-            ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    for name in ("crypto", "ssl"):
+        path = ctypes.util.find_library(name)
+        with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            path = next((line.split(maxsplit=5)[5].strip() for line in maps if f"/lib{name}." in line), path)
+        with contextlib.suppress(OSError):
+            if path is not None:
+                ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 @functools.cache

@@ -185,18 +185,20 @@ PGMOON = """
     ngx.say(open("scram", {password = "wrong"}))
     ngx.say(open("md5", {password = "wrong"}))
     local tls = assert(open("md5", {ssl = true, ssl_required = true}))
+    local plus = assert(open("tls", {ssl = true, ssl_required = true}))
+    ngx.say(plus:query "select current_user as who"[1].who)
     ngx.say(tls:query "select ssl from pg_stat_ssl where pid = pg_backend_pid()"[1].ssl)
 """
 
 
 async def test_pgmoon(gateway, http, postgres):
-    checkout("pgmoon")
+    checkout("pgmoon", "lua-resty-openssl")
     await gateway.content(PGMOON % {"port": postgres}, http=http)
     lines = (await gateway.get()).text.splitlines()
     assert lines == [
         "1", "1o'b21nil", "42", 'ERROR: column "nothing" does not exist (8)', "true", "5000", "1", "newshello",
         "nilauthentication exchange unsuccessful",
-        'nilFATAL: password authentication failed for user "md5"', "true",
+        'nilFATAL: password authentication failed for user "md5"', "tls", "true",
     ], gateway.log()  # fmt: skip
 
 

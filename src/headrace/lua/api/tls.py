@@ -99,7 +99,7 @@ class TlsApi:
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """See the package."""
-        names = ("open", "handshake", "read", "write", "close", "session", "reused")
+        names = ("open", "handshake", "read", "write", "close", "session", "reused", "pointer")
         return {f"tls_{name}": getattr(self, f"tls_{name}") for name in names}
 
     def tls_open(
@@ -127,6 +127,11 @@ class TlsApi:
         handle = next(self._handles)
         self._open[handle] = _Open(fd, engine, host, verify=bool(verify))
         return handle
+
+    def tls_pointer(self, handle: int) -> int:
+        """The address of OpenSSL's own object (SSL *); it lives until tls_close."""
+        pointer: int = self._open[int(handle)].engine.pointer
+        return pointer
 
     def adopt(self, fd: int, engine: Engine) -> int:
         """A session that is open already (that of the client)."""

@@ -1,6 +1,6 @@
 -- resty.core.base: what lua-resty-core gives to modules that are written as it is - buffers for calls by FFI, which
 -- are shared by all that ask (the next one may overwrite them), and references to values by number.
-local S = ...
+local S, host = ...
 local ngx, ffi = S.ngx, S.ffi
 local type = type
 
@@ -77,3 +77,33 @@ function base.allows_subsystem(...)
 end
 
 S.core_base = base
+
+-- What lua-resty-openssl asks of its own C module for nginx: OpenSSL's object of a cosocket. That of a request's own
+-- connection is not given away.
+package.preload["resty.openssl.auxiliary.nginx_c"] = function()
+    ffi.cdef "typedef struct ssl_st SSL; typedef struct ssl_ctx_st SSL_CTX; SSL_CTX *SSL_get_SSL_CTX(const SSL *ssl);"
+
+    local function of_socket(sock)
+        if type(sock) ~= "table" or not sock.tls then
+            return nil, "the socket speaks no TLS"
+        end
+        return ffi.cast("SSL *", host.tls_pointer(sock.tls))
+    end
+
+    local function of_request()
+        return nil, "the TLS session of a request is not given to scripts"
+    end
+
+    return {
+        get_socket_ssl = of_socket,
+        get_socket_ssl_ctx = function(sock)
+            local ssl, why = of_socket(sock)
+            if not ssl then
+                return nil, why
+            end
+            return ffi.C.SSL_get_SSL_CTX(ssl)
+        end,
+        get_req_ssl = of_request,
+        get_req_ssl_ctx = of_request,
+    }
+end
