@@ -103,3 +103,17 @@ async def test_phases(gateway):
     log = gateway.log()
     assert "API disabled in the context of init_worker_by_lua*" in log
     assert "API disabled in the context of log_by_lua*" in log
+
+
+async def test_processes_that_are_collected_while_others_are_cleared(gateway):
+    """The collector may run at any step of what clears up behind it."""
+    await gateway.content(
+        PIPE
+        + """
+        collectgarbage("setpause", 1) collectgarbage("setstepmul", 1)
+        for i = 1, 60 do assert(pipe.spawn({"true"})) for j = 1, i * 10 do local t = {{}, {}} end end
+        collectgarbage("setpause", 200) collectgarbage("setstepmul", 200)
+        ngx.print("done")"""
+    )
+    for _ in range(3):
+        assert (await gateway.get()).text == "done", gateway.log()

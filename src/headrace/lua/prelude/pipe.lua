@@ -27,11 +27,15 @@ local function close_all(state)
     close(state.stderr, why)
 end
 
+-- More may be collected while this runs: the list is taken away first.
 local function clear()
-    for i = #orphans, 1, -1 do
-        close_all(orphans[i])
-        orphans[i] = nil
-        living = living - 1
+    local batch = orphans
+    if #batch > 0 then
+        orphans = {}
+        for i = 1, #batch do
+            close_all(batch[i])
+            living = living - 1
+        end
     end
 end
 
