@@ -130,7 +130,8 @@ class TlsApi:
 
     def tls_pointer(self, handle: int) -> int:
         """The address of OpenSSL's own object (SSL *); it lives until tls_close."""
-        pointer: int = self._open[int(handle)].engine.pointer
+        engine: Any = self._open[int(handle)].engine  # an openssl.Connection: tls_open makes no other
+        pointer: int = engine.pointer
         return pointer
 
     def adopt(self, fd: int, engine: Engine) -> int:
