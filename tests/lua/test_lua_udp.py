@@ -98,3 +98,14 @@ async def test_an_echo(gateway, echo):
 def test_an_echo_in_nginx(nginx, echo):
     port, path = echo
     assert nginx(CODE % {"port": port, "path": path})("/").text == OUTPUT
+
+
+async def test_a_connect_that_fails_is_critical_as_in_nginx(gateway):
+    await gateway.content(
+        'ngx.say(ngx.socket.udp():setpeername("unix:/nowhere")) ngx.say(ngx.socket.udp():setpeername("255.255.255.255", 9))'
+    )
+    assert (await gateway.get()).text == "nilno such file or directory\nnilpermission denied\n"
+    assert [line.split()[2] for line in gateway.log().splitlines() if "connect() failed" in line] == [
+        "[crit]",
+        "[crit]",
+    ]

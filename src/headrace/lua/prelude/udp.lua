@@ -124,7 +124,7 @@ function methods.setpeername(sock, ...)
     fd, why, number = open(sock, address, size, family)
     if not fd then
         if number then
-            report(number == 2 and ngx.CRIT or ngx.ERR,
+            report(ngx.CRIT,
                 "connect() failed (" .. number .. ": " .. S.error_words(number) .. ")")
         end
         return nil, why
