@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Generator
 
 import pytest
@@ -49,3 +51,14 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped although {NO_SKIP}=1: {reason}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _dead_letters() -> Generator[None]:
+    """No test leaves its dead letters where pipelines of this machine have theirs."""
+    folder = tempfile.mkdtemp(prefix="headrace-letters-")
+    os.chmod(folder, 0o777)  # workers of a test run by root may be somebody else
+    os.environ["HEADRACE_DEAD_LETTERS"] = folder
+    yield
+    del os.environ["HEADRACE_DEAD_LETTERS"]
+    shutil.rmtree(folder, ignore_errors=True)

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.cli import main as command
 from headrace.errors import Unrecoverable
+from headrace.pipeline.backup import default_root
 from headrace.pipeline.event import pack_event, unpack_events
 from headrace.pipeline.plugin import Filter
 from headrace.testing.pipelines import Direct, Kit, TransientError
@@ -100,7 +101,7 @@ async def test_a_replay_is_delivered_by_the_output_that_gave_up(tmp_path, capsys
     await give_up(kit, 1, 2)
     (row,) = listed(capsys, tmp_path)[:1]
     assert dlq(capsys, "replay", "--dir", tmp_path, "--id", row["id"])[0] == 0
-    assert row["id"] not in {one["id"] for one in listed(capsys, tmp_path)}
+    assert row["id"] not in {one["id"] for one in listed(capsys, tmp_path) if not one["waits"]}
     await kit.clock.elapse(6)
     assert len(kit.script.got) == len(kit.script.chunks[0])
     assert kit.script.metas[0].tag == "t.x"
@@ -235,3 +236,43 @@ def test_what_is_neither_an_id_nor_an_age_is_said_to_be_so(capsys, tmp_path):
     with pytest.raises(SystemExit):
         dlq(capsys, "purge", "--older-than", "30x")
     assert '"30x" is no age' in capsys.readouterr().err
+
+
+async def test_pipelines_without_a_root_dir_do_not_share_letters(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HEADRACE_DEAD_LETTERS", str(tmp_path / "letters"))
+    text = "<match **>\n  @type file\n  path /x/${tag}\n  <buffer tag>\n    @type memory\n  </buffer>\n</match>\n"
+    roots = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        conf = tmp_path / name / "fluent.conf"
+        conf.write_text(text)
+        root = default_root(str(conf))
+        folder = os.path.join(root, "backup", "worker0", "output_file.1")
+        os.makedirs(folder)
+        with open(os.path.join(folder, f"{name.encode().hex()}.log"), "wb") as file:
+            file.write(b"x")
+        roots.append((str(conf), root))
+    assert roots[0][1] != roots[1][1]
+    assert os.path.dirname(roots[0][1]) == str(tmp_path / "letters")
+    for (conf, _root), name in zip(roots, ("one", "two"), strict=True):
+        rows = json.loads(dlq(capsys, "ls", conf, "--json")[1])
+        assert [row["id"] for row in rows] == [name.encode().hex()]
+    assert len(json.loads(dlq(capsys, "ls", "--json")[1])) == 2
+    dlq(capsys, "purge", roots[0][0], "--all")
+    assert [row["id"] for row in json.loads(dlq(capsys, "ls", "--json")[1])] == [b"two".hex()]
+
+
+async def test_what_waits_for_its_output_is_shown_and_goes_only_by_its_id(tmp_path, capsys):
+    kit = await started(conf(tmp_path))
+    await give_up(kit, 1)
+    await kit.stop()
+    (row,) = listed(capsys, tmp_path)
+    assert not row["waits"]
+    assert dlq(capsys, "replay", "--dir", tmp_path, "--all")[1].startswith("1 letters")
+    (row,) = listed(capsys, tmp_path)
+    assert row["waits"]
+    assert "(waits for its output)" in dlq(capsys, "ls", "--dir", tmp_path)[1]
+    assert dlq(capsys, "replay", "--dir", tmp_path, "--all")[1].startswith("0 letters")
+    assert dlq(capsys, "purge", "--dir", tmp_path, "--all")[1].startswith("0 letters")
+    assert dlq(capsys, "purge", "--dir", tmp_path, row["id"])[1].startswith("1 letters")
+    assert listed(capsys, tmp_path) == []

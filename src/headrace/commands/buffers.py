@@ -107,6 +107,7 @@ def pipelines(conf: str, plugins: list[str]) -> list[Pipeline]:
     """The pipelines of all workers of a configuration, built and not started. Raises ConfError."""
     from headrace.conf import fluent  # noqa: PLC0415 - `--buffer` does without
     from headrace.conf.params import Problems  # noqa: PLC0415 - likewise
+    from headrace.pipeline.backup import default_root  # noqa: PLC0415 - likewise
     from headrace.pipeline.build import build_pipeline, system_section  # noqa: PLC0415 - likewise
     from headrace.pipeline.context import Settings  # noqa: PLC0415 - likewise
     from headrace.plugins.folder import Folders  # noqa: PLC0415 - likewise
@@ -118,7 +119,7 @@ def pipelines(conf: str, plugins: list[str]) -> list[Pipeline]:
         problems = Problems(unknown_is_error=False)
         tree = fluent.load(conf, worker_id=str(worker))
         workers = max(system_section(tree, Problems()).workers, 1)
-        settings = Settings(worker_id=worker, workers=workers)
+        settings = Settings(worker_id=worker, workers=workers, backup_dir=default_root(conf))
         folders = Folders(plugins)
         made = build_pipeline(tree, lookup=folders.lookup, problems=problems, settings=settings, sources=False)
         problems.raise_first()

@@ -5,14 +5,16 @@
     headrace dlq replay fluent.conf 60a2            deliver it once more, by the output that gave it up
     headrace dlq purge fluent.conf --older-than 7d
 
-Where the letters are: in root_dir of CONF's <system> (or what its <dead_letter> says), or in --dir, or in
-/tmp/fluent, as Fluentd has it; chunks that a Fluentd has put there are shown too. A replay only moves the letter to
+Where the letters are: in root_dir of CONF's <system> (or what its <dead_letter> says), else in a folder of its own in
+/tmp/fluent; with --dir in that folder; with neither, those of all pipelines in /tmp/fluent, which chunks that a Fluentd
+has put there are shown with too. A replay only moves the letter to
 where its output looks every few seconds; nothing is ever delivered again that was not asked for. See docs/buffers.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.commands.buffers import keys_of, pipelines, readable
 from headrace.errors import Error
-from headrace.pipeline.backup import LETTER, REPLAY, REPLAYED, note_of, notes_of
+from headrace.pipeline.backup import LETTER, REPLAY, REPLAYED, default_root, note_of, notes_of
 from headrace.pipeline.files import Files
 from headrace.pipeline.fluentfiles import META, QUEUED, ChunkMeta, Location, read_meta, write_meta
 from headrace.pipeline.placeholders import Meta
@@ -31,8 +33,8 @@ from headrace.pipeline.placeholders import Meta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEFAULT: Final = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks
 _ID: Final = re.compile(r"([0-9a-f]{2,})\.(log|damaged|pieces)")
+_WAITING: Final = re.compile(rf"{REPLAYED}\.q([0-9a-f]+)\.log")
 _WORD: Final = re.compile(r"[0-9a-fA-F]{2,32}")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DIR_MODE: Final = 0o755
@@ -49,6 +51,8 @@ class Letter(NamedTuple):
     size: int
     written: float
     told: ChunkMeta | None
+    waits: bool = False
+    """It is to be delivered, as soon as its output runs and looks."""
 
     @property
     def dead(self) -> dict[str, Any]:
@@ -69,7 +73,9 @@ def add(command: argparse.ArgumentParser) -> None:
     for action, text in helps.items():
         one = commands.add_parser(action, help=text)
         one.add_argument("words", nargs="*", metavar="CONF, ID", help="the fluent.conf whose letters they are; ids")
-        one.add_argument("--dir", metavar="DIR", help=f"the folder with backup/workerN in it ({DEFAULT})")
+        one.add_argument(
+            "--dir", metavar="DIR", help=f"the folder with backup/workerN in it; default: all in {default_root()}"
+        )
         one.add_argument(
             "--id", action="append", default=[], dest="ids", metavar="ID", help="a letter's id, or its beginning"
         )
@@ -129,20 +135,39 @@ def _letters(flags: argparse.Namespace) -> Iterator[Letter]:
     if flags.conf is not None:
         roots = [made.context.dead_letters.root for made in pipelines(flags.conf, flags.plugins)]
     else:
-        base = os.path.join(flags.dir or DEFAULT, "backup")
-        roots = [os.path.join(base, name) for name in files.listdir(base) if re.fullmatch(r"worker[0-9]+", name)]
+        roots = [root for top in _tops(flags.dir, files) for root in _workers(os.path.join(top, "backup"), files)]
     for root in roots:
         for owner in files.listdir(root):
-            folder = os.path.join(root, owner)
-            for name in files.listdir(folder) if os.path.isdir(folder) else ():
-                match = _ID.fullmatch(name)
-                path = os.path.join(folder, name)
-                if match is not None:
-                    facts = os.stat(path)
-                    told = _notes(path, files)
-                    yield Letter(
-                        match.group(1), owner, os.path.basename(root), path, facts.st_size, facts.st_mtime, told
-                    )
+            yield from _in(os.path.join(root, owner), owner, os.path.basename(root), _ID, files)
+        for owner in files.listdir(f"{root}.notes"):
+            folder = os.path.join(f"{root}.notes", owner, REPLAY)
+            yield from _in(folder, owner, os.path.basename(root), _WAITING, files)
+
+
+def _in(folder: str, owner: str, worker: str, form: re.Pattern[str], files: Files) -> Iterator[Letter]:
+    for name in files.listdir(folder) if os.path.isdir(folder) else ():
+        match = form.fullmatch(name)
+        path = os.path.join(folder, name)
+        if match is not None:
+            with contextlib.suppress(FileNotFoundError):  # its output has just delivered it
+                facts = os.stat(path)
+                told = _notes(path, files)
+                waits = form is _WAITING
+                yield Letter(match.group(1), owner, worker, path, facts.st_size, facts.st_mtime, told, waits)
+
+
+def _tops(named: str | None, files: Files) -> list[str]:
+    """The folders with `backup` in them: the one that is named, else Fluentd's and those of pipelines within it."""
+    if named is not None:
+        return [named]
+    base = default_root()
+    inside = (os.path.join(base, name) for name in files.listdir(base) if name != "backup")
+    return [base, *(one for one in inside if os.path.isdir(one))]
+
+
+def _workers(base: str, files: Files) -> list[str]:
+    found = (re.fullmatch(r"(worker[0-9]+)(\.notes)?", name) for name in files.listdir(base))
+    return sorted({os.path.join(base, match[1]) for match in found if match is not None})
 
 
 def _notes(path: str, files: Files) -> ChunkMeta | None:
@@ -160,6 +185,7 @@ def _row(one: Letter) -> dict[str, Any]:
         "id": one.chunk_id,
         "plugin": dead.get("plugin", one.plugin),
         "worker": one.worker,
+        "waits": one.waits,
         "reason": dead.get("reason", "damaged" if not one.path.endswith(LETTER) else None),
         "error": dead.get("error"),
         "attempts": dead.get("attempts"),
@@ -185,7 +211,7 @@ def _ls(chosen: list[Letter], flags: argparse.Namespace) -> int:
         events = "?" if row["events"] is None else row["events"]
         tries = f"  {row['attempts']} attempts" if row["attempts"] else ""
         tag = f"  tag={row['tag']}" if row["tag"] is not None else ""
-        why = f"  {row['error'] or row['reason'] or ''}".rstrip()
+        why = f"  {row['error'] or row['reason'] or ''}".rstrip() + ("  (waits for its output)" if row["waits"] else "")
         sys.stdout.write(
             f"{row['id']}  {when}  {row['plugin']}  {events} events  {row['bytes']} bytes{tries}{tag}{why}\n"
         )
@@ -211,6 +237,8 @@ def _replay(chosen: list[Letter], flags: argparse.Namespace) -> int:
     files = Files()
     moved = 0
     for one in chosen:
+        if one.waits:
+            continue
         if not one.path.endswith(LETTER):
             if flags.ids:
                 raise Error(f"{one.path} is what was left of a damaged chunk: it cannot be delivered")
@@ -239,6 +267,8 @@ def _replay(chosen: list[Letter], flags: argparse.Namespace) -> int:
 
 def _purge(chosen: list[Letter], flags: argparse.Namespace) -> int:
     files = Files()
+    # What an output may have in hand goes only when it is named.
+    chosen = [one for one in chosen if not one.waits or flags.ids]
     for one in chosen:
         files.unlink(one.path)
         files.unlink(note_of(one.path))

@@ -1,9 +1,10 @@
 """Chunks that lie as files in Fluentd's layout: taken over where they are, delivered, and only then removed.
 
 Two kinds of places hold them: the folders of a file buffer in which Fluentd ran before, and the `replay` folder of an
-output's dead letters. A file is its chunk's storage as long as the chunk lives, so taking it over changes nothing on
-the disk: whenever the process is killed, the files are what they were, and the next start (of Fluentd too) finds all
-that is not yet delivered. What was queued comes before what was staged, the older first.
+output's dead letters, where a worker also leaves what it had in memory at a reload (handover.py). A file is its chunk's
+storage as long as the chunk lives, so taking it over changes nothing on the disk: whenever the process is killed, the
+files are what they were, and the next start (of Fluentd too) finds all that is not yet delivered. What was queued comes
+before what was staged, the older first.
 
 Nothing has two owners: the lock of a place is held while its files are ours, and files that another process has open
 (a Fluentd that still runs) are left alone until it ends.
@@ -146,6 +147,10 @@ class Adopter:
         self._swept: set[Location] = set()
         self._troubles = Throttle(burst=3)
         self._busy = Throttle(burst=1)
+
+    def also(self, places: Sequence[Location]) -> None:
+        """Look in these places too from now on."""
+        self._places = list(dict.fromkeys([*self._places, *places]))
 
     def look(self, since: float) -> list[Chunk]:
         """Return the chunks that were not there before, in the order in which they are to be delivered."""

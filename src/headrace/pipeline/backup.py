@@ -2,7 +2,8 @@
 
     ROOT/backup/workerN/PLUGIN_ID/CHUNK_ID.log              the content, decompressed: just as Fluentd has it
     ROOT/backup/workerN.notes/PLUGIN_ID/CHUNK_ID.log.meta   why it is here, in the form of Fluentd's .meta files
-    ROOT/backup/workerN.notes/PLUGIN_ID/replay/             what `headrace dlq replay` wants delivered once more
+    ROOT/backup/workerN.notes/PLUGIN_ID/replay/             what `headrace dlq replay` wants delivered once more, and
+                                                            what a worker had in memory at a reload
     ROOT/backup/workerN/errors@LABEL/                       records refused in a label, while there is no @ERROR
 
 Nothing leaves these folders by itself but the oldest letters, when all of a worker's are larger than the limit:
@@ -15,6 +16,7 @@ import errno
 import logging
 import os
 import re
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.pipeline.fluentfiles import META, ChunkMeta, Location, write_meta
@@ -28,9 +30,25 @@ REPLAY: Final = "replay"
 REPLAYED: Final = "dead"
 """How the names of letters begin that are to be delivered again."""
 LETTER: Final = ".log"
+_NOTES: Final = re.compile(r"worker([0-9]+)\.notes")
+VARIABLE: Final = "HEADRACE_DEAD_LETTERS"
+FLUENTD: Final = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
 _UNSAFE: Final = re.compile(r'[ "/\\:;|*<>?]')
 _LEFT: Final = 0.9
 """To what part of the limit the store is cut back."""
+
+
+def default_root(conf: str | None = None) -> str:
+    """The folder of a configuration that names none: below $HEADRACE_DEAD_LETTERS, or Fluentd's /tmp/fluent.
+
+    conf: the path of the configuration; each has a folder of its own, so that none takes letters of another one.
+    """
+    base = os.environ.get(VARIABLE) or FLUENTD
+    if conf is None:
+        return base
+    stem = folder_name(os.path.basename(conf).rpartition(".")[0] or "fluent")
+    path = os.path.realpath(conf).encode("utf-8", "surrogateescape")
+    return os.path.join(base, f"{stem}-{blake2b(path, digest_size=4).hexdigest()}")
 
 
 class Space:
@@ -106,6 +124,23 @@ class Backup:
     def replays(self) -> Location:
         """Where letters lie that are to be delivered again."""
         return Location(os.path.join(self.notes, REPLAY), REPLAYED, LETTER)
+
+    def elsewhere(self, workers: int) -> list[Location]:
+        """The same of workers that there are no more, which worker 0 looks after. workers: how many there are."""
+        top, own = os.path.split(self.space.root)
+        if own != "worker0":
+            return []
+        found = []
+        try:
+            names = sorted(self._files.listdir(top))
+        except OSError:  # whoever wants to put something there says so
+            return []
+        for name in names:
+            match = _NOTES.fullmatch(name)
+            if match is not None and int(match[1]) >= workers:
+                folder = os.path.join(top, name, folder_name(self.plugin_id), REPLAY)
+                found.append(Location(folder, REPLAYED, LETTER))
+        return found
 
     def write(self, chunk: Chunk, notes: dict[str, Any] | None = None, *, now: float = 0.0) -> str:
         """Write the content, decompressed, and bring it to the disk; return the path. Raises OSError, ValueError.

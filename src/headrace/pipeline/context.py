@@ -14,7 +14,7 @@ from headrace.conf.params import Problems, near_miss, reserved
 from headrace.errors import ConfError, Error
 from headrace.pipeline import nested
 from headrace.pipeline.ack import MODES, AckRouter
-from headrace.pipeline.backup import Space
+from headrace.pipeline.backup import Space, default_root
 from headrace.pipeline.compat import converted
 from headrace.pipeline.discovery import ServiceDiscovery
 from headrace.pipeline.files import Files
@@ -72,7 +72,8 @@ class Settings:
     """What monitor_agent tells of the process: config_path, pid_file, plugin_dirs, log_path."""
     size_metrics: bool = False
     emit_error_log_interval: float | None = None
-    backup_dir: str = "/tmp/fluent"  # noqa: S108 - where Fluentd puts bad chunks when there is no root_dir
+    backup_dir: str = field(default_factory=default_root)
+    """Where dead letters go when there is no root_dir."""
     dead_letter_dir: str | None = None
     """Where dead letters go instead of root_dir or backup_dir."""
     dead_letter_records: bool = False

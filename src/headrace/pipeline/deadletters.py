@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 class DeadLetterSection(Configurable):
     """Chunks that were given up, and records that were refused."""
 
-    path = string(default=None, doc="Folder with backup/workerN in it; default: root_dir, else /tmp/fluent")
+    path = string(
+        default=None,
+        doc="Folder with backup/workerN in it; default: root_dir, else one for each configuration in /tmp/fluent",
+    )
     limit_size = size(default=4 << 30, doc="Bytes of a worker's letters; the oldest go for new ones. 0: no limit")
     records = boolean(
         default=None,

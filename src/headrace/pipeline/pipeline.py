@@ -22,7 +22,7 @@ from headrace.pipeline.tap import Tap, Taps
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from headrace.core.clock import Clock
     from headrace.pipeline.context import Context
@@ -95,8 +95,11 @@ class Pipeline:
             self._log_events = LogEvents(router, level, clock.wall_ns, clock.now, every_tag=labelled)
             context.log.addHandler(self._log_events)
 
-    async def stop(self, within: float) -> None:
-        """Stop everything within about `within` seconds."""
+    async def stop(self, within: float, *, heir: bool = False) -> None:
+        """Stop everything within about `within` seconds.
+
+        heir: a process with the same outputs serves already, and takes over what is left in memory too.
+        """
         clock = self.context.clock
         end = clock.now() + within
         if self._log_events is not None:
@@ -119,13 +122,15 @@ class Pipeline:
         emitting = [runner for runner in running if runner.output.emits]
         if emitting:
             half = (clock.now() + end) / 2
-            await self._together([(runner.output, runner.stop(half)) for runner in emitting], share(0.5) + _CLOSE_TIME)
+            ends = [(runner.output, runner.stop(half, heir=heir)) for runner in emitting]
+            await self._together(ends, share(0.5) + _CLOSE_TIME)
             await self._together([(runner.output, runner.output.stop()) for runner in emitting], share(0.3))
             running = [runner for runner in running if not runner.output.emits]
             others = [plugin for plugin in others if not (isinstance(plugin, Output) and plugin.emits)]
         direct = [plugin for plugin in others if plugin not in buffered]
         await self._together([(plugin, plugin.stop()) for plugin in direct], share(0.2))
-        await self._together([(runner.output, runner.stop(end)) for runner in running], share(1.0) + _CLOSE_TIME)
+        ends = [(runner.output, runner.stop(end, heir=heir)) for runner in running]
+        await self._together(ends, share(1.0) + _CLOSE_TIME)
         rest = [plugin for plugin in others if plugin in buffered]
         await self._together([(plugin, plugin.stop()) for plugin in rest], _CLOSE_TIME)
         await self._together([(plugin, plugin.close()) for plugin in reversed(started)], _CLOSE_TIME)
@@ -169,7 +174,7 @@ class Pipeline:
             "log_events_lost": self._log_events.lost if self._log_events is not None else 0,
         }
 
-    async def _together(self, steps: list[tuple[Plugin, Coroutine[Any, Any, None]]], within: float) -> None:
+    async def _together(self, steps: Sequence[tuple[Plugin, Coroutine[Any, Any, None]]], within: float) -> None:
         """Run one step of the end for several plugins at once; log what fails, cancel what hangs."""
         if not steps:
             return

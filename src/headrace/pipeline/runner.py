@@ -18,6 +18,7 @@ from headrace.pipeline.backup import Backup
 from headrace.pipeline.buffer import Buffer, Limits
 from headrace.pipeline.delivery import Delivery
 from headrace.pipeline.dlq import ChunkLetters
+from headrace.pipeline.handover import hand_over
 from headrace.pipeline.intake import Intake
 from headrace.pipeline.lanes import Lane, Lanes
 from headrace.pipeline.plugin import LEVELS, Output, overrides
@@ -134,7 +135,7 @@ class Runner:
         section, context, output = self.section, self.context, self.output
         backup = self.backup()
         return Adopter(
-            [*section.adopts(context), backup.replays],
+            [*section.adopts(context), backup.replays, *backup.elsewhere(context.settings.workers)],
             files=context.files,
             log=output.log,
             keys=self.keys,
@@ -145,7 +146,11 @@ class Runner:
         )
 
     def _look(self) -> None:
-        """Take over what was put where we look for chunks: letters to deliver again, files that Fluentd left."""
+        """Take over what was put where we look for chunks.
+
+        Letters to deliver again, files that Fluentd left, and what an elder had in memory.
+        """
+        self.adopter.also(self.backup().elsewhere(self.context.settings.workers))
         if chunks := self.adopter.look(self.context.clock.now()):
             self.restore(chunks)
         self._look_timer.reschedule(LOOK)
@@ -232,9 +237,10 @@ class Runner:
 
     # The end.
 
-    async def stop(self, deadline: float) -> None:
+    async def stop(self, deadline: float, *, heir: bool = False) -> None:
         """Flush (if flush_at_shutdown), let lanes finish, give up files. deadline: by the clock, in seconds.
 
+        heir: the same output of another process takes over what is left in memory.
         Returns at the deadline at the latest, plus a second in which cancelled lanes end. What is safe in files, and
         what hangs at a destination that had failed before, is not waited for as long.
         """
@@ -268,7 +274,9 @@ class Runner:
             self._try_timer.cancel()
         self.intake.give_up()
         store = self.buffer.store
-        lost = [chunk for chunk in self.buffer.everything() if not chunk.store.persistent]
+        lost = [chunk for chunk in self.buffer.everything() if not chunk.store.persistent and chunk.count]
+        if heir and lost:
+            lost = hand_over(lost, self.backup(), self.output, packed=self.section.holds_packed())
         if lost:
             self.lost = sum(chunk.count for chunk in lost)
             size = sum(chunk.size for chunk in lost)

@@ -106,7 +106,9 @@ class Crew:
                 os.close(other.pipe)
         for sock in self._chief.foreign_sockets(generation):
             sock.close()
-        identity = Identity(index, generation.number, generation.program.process.workers)
+        identity = Identity(
+            index, generation.number, generation.program.process.workers, heir=lambda: self._board.has_heir(slot)
+        )
         link = Link(
             beat=lambda: self._board.beat(slot),
             ready=lambda: _say_ready(pipe),
@@ -152,9 +154,14 @@ class Crew:
         for child in self.children.values():
             child.send(number)
 
-    def stop(self, child: Child, *, fast: bool) -> None:
-        """Tell a worker to stop; it is killed when it is not gone some seconds after its own deadline."""
+    def stop(self, child: Child, *, fast: bool, heir: bool = False) -> None:
+        """Tell a worker to stop; it is killed when it is not gone some seconds after its own deadline.
+
+        heir: a worker of another generation serves already, and takes what this one cannot finish.
+        """
         child.stopping = True
+        if heir:
+            self._board.note_heir(child.slot)
         child.send(_STOP_SIGNAL[fast])
         settings = child.generation.program.process
         seconds = settings.fast_timeout if fast else settings.shutdown_timeout

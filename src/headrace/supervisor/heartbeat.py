@@ -1,7 +1,8 @@
 """One counter per worker in memory shared by all processes: a worker that comes back to its loop bumps it.
 
 The master compares counters with its own clock, so nothing depends on two processes agreeing on the time.
-A counter is 8 aligned bytes with one writer; slots lie a cache line apart.
+A counter is 8 aligned bytes with one writer; slots lie a cache line apart. Beside it the master notes, before it
+tells a worker to stop, whether another one takes its place.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Board:
         if not self._free:
             raise OSError(errno.EAGAIN, "too many workers at once")
         slot = self._free.pop()
-        self._counters[slot * 8] = 0
+        self._counters[slot * 8] = self._counters[slot * 8 + 1] = 0
         return slot
 
     def release(self, slot: int) -> None:
@@ -37,6 +38,14 @@ class Board:
     def beat(self, slot: int) -> None:
         """Called by the slot's worker."""
         self._counters[slot * 8] += 1
+
+    def note_heir(self, slot: int) -> None:
+        """Called by the master: another worker goes on with what the slot's worker leaves."""
+        self._counters[slot * 8 + 1] = 1
+
+    def has_heir(self, slot: int) -> bool:
+        """Whether another worker goes on with what the slot's worker leaves."""
+        return bool(self._counters[slot * 8 + 1])
 
     def read(self, slot: int) -> int:
         """How often the slot's worker came back to its loop."""

@@ -221,7 +221,7 @@ class Master:
         else:
             old.retire()
             for child in list(old.children.values()):
-                self._crew.stop(child, fast=False)
+                self._crew.stop(child, fast=False, heir=True)
             close_all(_apart(old.open, new.open))
             try:
                 self._pid_file.write(new.program.process)
@@ -279,7 +279,7 @@ class Master:
     def succeeded(self) -> None:
         """A new master serves and this one is to go (told by the succession)."""
         self._rpc.serve(None, {})
-        self._stop_all(fast=False)
+        self._stop_all(fast=False, heir=True)
 
     def _rest(self) -> None:
         """End the workers and stay (nginx's WINCH); a reload starts them again."""
@@ -373,7 +373,7 @@ class Master:
         if self._succession is not None:
             self._succession.ended(pid)
 
-    def _stop_all(self, *, fast: bool) -> None:
+    def _stop_all(self, *, fast: bool, heir: bool = False) -> None:
         if self._stopping and fast:
             self._crew.hurry()
             return
@@ -384,7 +384,7 @@ class Master:
             if generation is not None:
                 generation.retire()
         for child in list(self._crew.children.values()):
-            self._crew.stop(child, fast=fast)
+            self._crew.stop(child, fast=fast, heir=heir)
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:

@@ -68,11 +68,15 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which worker this is. index: from 0, stable over restarts; generation: from 1, counts reloads."""
+    """Which worker this is. index: from 0, stable over restarts; generation: from 1, counts reloads.
+
+    heir: once it is told to stop, whether the worker of another generation goes on with what it leaves.
+    """
 
     index: int
     generation: int
     workers: int
+    heir: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,10 +168,10 @@ class Kit:
         await self.pipeline.start(asyncio.get_running_loop(), self.clock)
         return self
 
-    async def stop(self, within: float = 5.0) -> None:
-        """Stop the pipeline, moving the clock as far as it asks."""
+    async def stop(self, within: float = 5.0, *, heir: bool = False) -> None:
+        """Stop the pipeline, moving the clock as far as it asks. heir: another process goes on."""
         assert self.pipeline is not None
-        task = asyncio.ensure_future(self.pipeline.stop(within))
+        task = asyncio.ensure_future(self.pipeline.stop(within, heir=heir))
         while not task.done():
             await self.clock.elapse(0.1)
         await task

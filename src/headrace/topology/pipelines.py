@@ -18,6 +18,7 @@ from headrace.conf.params import literal_of
 from headrace.conf.tree import Directive
 from headrace.core.listener import open_listener
 from headrace.errors import Error
+from headrace.pipeline.backup import default_root
 from headrace.pipeline.build import build_pipeline, system_section
 from headrace.pipeline.context import Settings
 from headrace.pipeline.dump import conf_text
@@ -75,7 +76,13 @@ def plan_pipeline(
     for index in range(count):
         if index:
             tree = _read(options, files, _unheard(problems), index)
-        settings = Settings(worker_id=index, workers=count, hostname=socket.gethostname(), stdout_fd=stdout_fd)
+        settings = Settings(
+            worker_id=index,
+            workers=count,
+            hostname=socket.gethostname(),
+            stdout_fd=stdout_fd,
+            backup_dir=default_root(options.conf),
+        )
         settings.log_level = log_level or settings.log_level
         settings.facts = dict(facts or {})
         # What is wrong for one worker is wrong for all: said once, for the first.
@@ -214,9 +221,9 @@ class PipelinePart:
         mine = {spec.key: sockets[spec.key] for spec in self._pipeline.listens}
         await self._pipeline.start(loop, clock, mine)
 
-    async def stop(self, within: float) -> None:
-        """Stop sources, flush, close."""
-        await self._pipeline.stop(within)
+    async def stop(self, within: float, *, heir: bool = False) -> None:
+        """Stop sources, flush, close. heir: another process goes on with what is left."""
+        await self._pipeline.stop(within, heir=heir)
 
     def stats(self) -> dict[str, Any]:
         """Figures of all plugins."""

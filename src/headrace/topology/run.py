@@ -69,7 +69,7 @@ class Running:
         if self._gateway is not None:
             await self._gateway.stop(0.0 if fast else within)
         if self._pipeline is not None:
-            await self._pipeline.stop(max(end - self._clock.now(), 0.0))
+            await self._pipeline.stop(max(end - self._clock.now(), 0.0), heir=self._identity.heir())
         if self._gateway is not None:
             self._gateway.detach()
 
