@@ -666,3 +666,19 @@ async def test_captures_by_their_numbers(gateway):
     code = "for i = -1, 3 do ngx.print(tostring(ngx.var[i]), ' ') end"
     await gateway.start(f"location ~ ^/(.)/(.) {{ content_by_lua_block {{ {code} }} }}")
     assert (await gateway.get("/a/b")).text == "nil nil a b nil "
+
+
+async def test_resty_core_is_there_from_the_beginning(gateway):
+    code = 'ngx.say(package.loaded["resty.core"] == require "resty.core")'
+    await gateway.start(
+        f"location / {{ content_by_lua_block {{ {code} }} }}", "lua_code_cache off; lua_load_resty_core on;"
+    )
+    assert (await gateway.get()).text == "true\n"
+    assert any("lua_load_resty_core is deprecated (the lua-resty-core library" in text for text in gateway.warnings)
+
+
+async def test_a_cookie_may_stand_in_any_of_the_fields(gateway):
+    code = 'rewrite_by_lua_block { if ngx.var.arg_set then ngx.req.set_header("Cookie", { "a=1", "b=2; c=3" }) end }'
+    await gateway.start(f'location / {{ {code} echo "$cookie_a $cookie_b $cookie_c $cookie_d"; }}')
+    assert (await gateway.get("/?set=1", "Cookie: d=4")).text == "1 2 3 \n"
+    assert (await gateway.get("/", "Cookie: d=4", "Cookie: c=5")).text == "  5 4\n"

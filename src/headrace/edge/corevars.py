@@ -238,11 +238,15 @@ def _cookie(name: str) -> Getter:
     key = name.encode("latin-1")
 
     def get(request: Request) -> bytes | None:
-        cookies = request.header_in(b"cookie")
-        for piece in (cookies or b"").split(b";"):
-            found, equals, value = piece.strip().partition(b"=")
-            if equals and found.lower() == key:
-                return value
+        if not request.may_have(b"cookie"):
+            return None
+        for field, cookies in request.headers_in():
+            if field.lower() != b"cookie":
+                continue
+            for piece in cookies.split(b";"):
+                found, equals, value = piece.strip().partition(b"=")
+                if equals and found.lower() == key:
+                    return value
         return None
 
     return get

@@ -33,7 +33,7 @@ from headrace.lua.balancer import balanced
 from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
 from headrace.lua.handshakes import Handshakes
 from headrace.lua.runtime import Chunk, Runtime, Settings
-from headrace.lua.specs import HANDSHAKE, INERT, SPECS
+from headrace.lua.specs import CORE_NOTICE, HANDSHAKE, INERT, SPECS
 from headrace.lua.told import told
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class LuaFamily(BaseFamily):
             self._set(scope, directive)
         elif name == "lua_shared_dict":
             self._share(directive)
+        elif name == "lua_load_resty_core":
+            scope.build.problems.warn(CORE_NOTICE, directive.place)
         elif name in INERT:
             scope.build.means_nothing(directive)
         elif name == "lua_ssl_conf_command":

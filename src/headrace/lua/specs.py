@@ -35,8 +35,7 @@ PHASES: Final = {
 HANDSHAKE: Final = ("ssl_client_hello", "ssl_certificate", "ssl_session_fetch", "ssl_session_store")
 """The phases of a TLS handshake."""
 _BLOCK_OR_FILE: Final = frozenset(("exit_worker", "server_rewrite", "balancer", *HANDSHAKE))
-
-
+CORE_NOTICE: Final = "lua_load_resty_core is deprecated (the lua-resty-core library is required since ngx_lua v0.10.16)"
 INERT: Final = {
     "lua_load_resty_core": (HTTP, 1, 1),
     "lua_malloc_trim": (HTTP, 1, 1),

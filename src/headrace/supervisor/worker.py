@@ -109,6 +109,8 @@ class Worker:
         add(signal.SIGTERM, self.stop, True)
         add(signal.SIGQUIT, self.stop, False)
         add(signal.SIGUSR1, self._reopen)
+        for number in (signal.SIGALRM, signal.SIGIO):  # they mean nothing here, and would end the process
+            add(number, lambda: None)
         # A little later: who stops a process often wakes it first, and then no dump is wanted.
         add(signal.SIGCONT, self._clock.deadline, _DUMP_DELAY, self._dump)
         if alone:
@@ -212,6 +214,7 @@ class Worker:
             self._link.parent = None
         self._log.write("warn", "the master process is gone: stopping")
         # Nobody is left to end a worker that does not come back to its loop.
+        self._loop.remove_signal_handler(signal.SIGALRM)
         signal.alarm(int(self._program.process.shutdown_timeout + 2 * MARGIN) + 1)
         self.stop(fast=False)
 

@@ -85,4 +85,5 @@ S.guard_globals()
 -- The bridge itself is not the users' business.
 _G.python = nil
 package.loaded.python = nil
+require "resty.core" -- is there from the beginning, as in OpenResty
 S.mark_modules()
