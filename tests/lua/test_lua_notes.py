@@ -16,6 +16,7 @@ NOTES = [
     ("xpcall(error, function() ngx.sleep(0.001) end)", ["lua clean up the timer for pending ngx.sleep"]),
     ("ngx.ctx.a = 1", ["lua release ngx.ctx at ref"]),
     ("ngx.req.get_uri_args(1)", []),
+    ("ngx.re.match('a', '(a)b?c?', 'jo')", ["pcre JIT compiling result: 1"]),
     ("ngx.decode_args('a=1&b=2', 1)", ["lua hit query args limit 1"]),
     (
         "local s = ngx.socket.tcp() s:connect('ADDRESS') s:connect('ADDRESS') s:setkeepalive(1) s:connect('ADDRESS')",

@@ -131,7 +131,7 @@ local function compile(pattern, flags, compile_options)
         return nil, at < #pattern and message .. " at \"" .. pattern:sub(at + 1) .. "\"" or message
     end
     if band(flags, JIT) ~= 0 then
-        lib.hr_pcre2_jit_compile(code, 1)
+        S.note("pcre JIT compiling result: ", lib.hr_pcre2_jit_compile(code, 1) == 0 and 1 or 0)
     end
     local dfa = band(flags, DFA) ~= 0
     local captures = dfa and 0 or info(code, CAPTURE_COUNT)
