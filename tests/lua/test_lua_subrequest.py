@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from subrequest_table import LOCATIONS, TABLE
 
+from headrace.edge.subrequest import Subrequest
+
 BODY = b"posted"
 
 
@@ -79,3 +81,66 @@ async def test_the_client_that_leaves_ends_them(gateway):
     stats = gateway.runtime.stats()
     assert stats["requests"] == 0
     assert "client prematurely closed connection" in gateway.log()
+
+
+AT_ONCE = """
+location = /part { return 200 "part"; }
+location = /quick { content_by_lua_block { ngx.ctx.x = 1 ngx.header["X-A"] = "b" ngx.print(ngx.var.uri) } }
+location = /deep { content_by_lua_block {
+    local got = ngx.location.capture("/quick")
+    ngx.print("(", got.body, got.header["X-A"], ngx.var.uri, tostring(ngx.ctx.x), ")")
+} }
+location = /slow { content_by_lua_block { ngx.sleep(0.001) ngx.print("slow") } }
+location = /waits { content_by_lua_block { ngx.print("<", ngx.location.capture("/slow").body, ">") } }
+location = /exit { content_by_lua_block { ngx.exit(403) } }
+location = /fault { content_by_lua_block { error("oops") } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("ngx.print(ngx.location.capture('/deep').body, ngx.var.uri, ngx.status)", "(/quickb/deepnil)/0"),
+        ("for i = 1, 3 do ngx.print(ngx.location.capture('/part').header['content-type'], ' ') end", "text/plain " * 3),
+        (
+            "for i = 1, 2 do local h = ngx.location.capture('/part').header h.a = (h.a or 0) + 1 ngx.print(h.a) end",
+            "11",
+        ),
+        (
+            """for _, got in ipairs{ngx.location.capture_multi{{'/slow'}, {'/part'}, {'/quick', {args = 'a'}}, {'/exit'},
+            {'/fault'}, {'/none'}}} do ngx.print(got.status, got.body, ' ') end""",
+            "200slow 200part 200/quick 403 500 404 ",
+        ),
+        (
+            "ngx.print(ngx.location.capture('/waits').body, ngx.location.capture('/waits', {args = 'a'}).body)",
+            "<slow><slow>",
+        ),
+        (
+            """for _, got in ipairs{ngx.location.capture_multi{{'/part'}, {'/quick'}, {'/part', {}}, {'/slow'}}}
+            do ngx.print(got.body, ' ') end""",
+            "part /quick part slow ",
+        ),
+        (
+            """local t = ngx.thread.spawn(function() ngx.print('a') ngx.sleep(0.001) ngx.print('c') end)
+            ngx.print(ngx.location.capture('/deep').body) ngx.thread.wait(t)""",
+            "a(/quickb/deepnil)c",
+        ),
+    ],
+)
+async def test_subrequests_that_end_at_once_run_within_the_run_of_their_parent(gateway, code, output):
+    await gateway.start(AT_ONCE + f"location = / {{ content_by_lua_block {{ {code} }} }}")
+    for _ in range(2):
+        assert (await gateway.get("/")).text == output
+    assert gateway.runtime.stats()["requests"] == 0
+
+
+async def test_subrequests_that_end_at_once_take_no_task(gateway, monkeypatch):
+    code = (
+        "for _, got in ipairs{ngx.location.capture_multi{{'/part'}, {'/deep'}, {'/part'}}} do ngx.print(got.body) end"
+    )
+    await gateway.start(AT_ONCE + f"location = / {{ content_by_lua_block {{ {code} }} }}")
+    started = []
+    monkeypatch.setattr(Subrequest, "start", started.append)
+    monkeypatch.setattr(Subrequest, "_run", lambda made, rest=None: started.append(made))
+    assert (await gateway.get("/")).text == "part(/quickb/deepnil)part"
+    assert not started

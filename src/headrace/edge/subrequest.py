@@ -21,7 +21,7 @@ from headrace.edge.special import find_location
 from headrace.errors import ConnectionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from headrace.core.http1.events import RequestHead
     from headrace.core.http1.exchange import Exchange
@@ -41,21 +41,22 @@ _READ: Final = 1 << 20
 class InnerExchange:
     """What a subrequest has for the exchange with a client: the parent's head and connection, and no bytes to it."""
 
+    keep_alive = True
+    body: RequestBody | None = None
+    bytes_sent = 0
+    headers_sent = False
+    finished = False
+    linger = False
+    upgraded = False
+    refused = False
+    abort_on_eof = False
+    on_abort: Callable[[], None] | None = None
+
     def __init__(self, parent: Exchange) -> None:
         self.conn: HttpConnection = parent.conn
         self.head: RequestHead = parent.head
         self.settings: ServerSettings = parent.settings
         self.start = parent.conn.clock.now()
-        self.keep_alive = True
-        self.body: RequestBody | None = None
-        self.bytes_sent = 0
-        self.headers_sent = False
-        self.finished = False
-        self.linger = False
-        self.upgraded = False
-        self.refused = False
-        self.abort_on_eof = False
-        self.on_abort: Callable[[], None] | None = None
         self._parent = parent
 
     @property
@@ -106,6 +107,17 @@ class Subrequest(Request):
     truncated: the answer was cut off. done: called once, when it has ended.
     """
 
+    depth: int = 0
+    internal = True
+    body_read = True
+    truncated = False
+    entry: Location | None = None
+    """Where it begins, when its URI does not say it."""
+    muted = False
+    """What waits for it does not show its answer."""
+    size = 0
+    task: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         parent: Request,
@@ -119,19 +131,10 @@ class Subrequest(Request):
         exchange: Any = InnerExchange(parent.exchange)
         super().__init__(exchange, parent.server, uri, args)
         self.parent: Request | None = parent
-        self.depth = getattr(parent, "depth", 0) + 1
+        self.depth = parent.depth + 1 if isinstance(parent, Subrequest) else 1
         self.method = method
-        self.internal = True
         self.bare = bare
-        self.truncated = False
-        self.entry: Location | None = None
-        """Where it begins, when its URI does not say it."""
-        self.muted = False
-        """What waits for it does not show its answer."""
         self.collected: list[bytes] = []
-        self.size = 0
-        self.task: asyncio.Task[None] | None = None
-        self.body_read = True
         self._done = done
         self.client = parent.client
         if parent.headers_in_changed:
@@ -172,18 +175,37 @@ class Subrequest(Request):
         """Run in a turn of the loop of its own."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
-    async def _run(self) -> None:
+    def run_now(self, steps: phases.Steps | None = None) -> bool:
+        """Run as far as it gets; True when it has ended, and nobody is told. What is left runs in a task.
+
+        steps: of its location, where that is known.
+        """
+        done, self._done = self._done, None
+        rest = self._begin() if steps is None else phases.run(self, steps)
+        if rest is None:
+            if not self.finished:
+                self.abandon()
+            return True
+        self._done = done
+        self.task = asyncio.get_running_loop().create_task(self._run(rest))
+        return False
+
+    def _begin(self) -> Coroutine[Any, Any, None] | None:
+        """Run the phases; what is left to be waited for."""
+        steps: phases.Steps | None
+        if self.depth > MAX_DEPTH:
+            self.log_error(log.ERR, b'subrequests cycle while processing "%b"' % self.uri)
+            steps = self.complete(500)
+        else:
+            steps = self.server.steps or find_location(self) if self.entry is None else self.entry.inner_steps
+        return None if steps is None else phases.run(self, steps)
+
+    async def _run(self, rest: Coroutine[Any, Any, None] | None = None) -> None:
         try:
-            steps: phases.Steps | None
-            if self.depth > MAX_DEPTH:
-                self.log_error(log.ERR, b'subrequests cycle while processing "%b"' % self.uri)
-                steps = self.complete(500)
-            else:
-                steps = self.server.steps or find_location(self) if self.entry is None else self.entry.inner_steps
-            if steps is not None:
-                rest = phases.run(self, steps)
-                if rest is not None:
-                    await rest
+            if rest is None:
+                rest = self._begin()
+            if rest is not None:
+                await rest
         finally:
             if not self.finished:
                 self.abandon()

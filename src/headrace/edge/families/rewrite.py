@@ -184,6 +184,7 @@ def _answer(status: int, value: bytes | Callable[[Request], bytes], text: str | 
             request.respond(status, constant)
             return phases.DONE
 
+        answer_constant.constant = True  # type: ignore[attr-defined]
         return answer_constant
     return answer
 

@@ -148,15 +148,17 @@ class HeadersApi:
 
     def fields_of(self, request: Request) -> bytes:
         """All fields of the answer of a subrequest, with the usual spelling of their names."""
-        fields = list(request.headers_out)
-        special = (
-            (b"Content-Type", request.content_type or None),
-            (b"Content-Length", None if request.content_length is None else b"%d" % request.content_length),
-            (b"Location", request.location_out),
-            (b"Last-Modified", None if request.last_modified is None else http_date(request.last_modified)),
-        )
-        fields += [(name, value) for name, value in special if value is not None]
-        return b"".join(b"%b\0%b\0" % field for field in fields)
+        kept = request.kept_headers
+        out = b"" if not kept else b"".join([b"%b\0%b\0" % field for field in kept])
+        if request.content_type:
+            out += b"Content-Type\0%b\0" % request.content_type
+        if request.content_length is not None:
+            out += b"Content-Length\0%d\0" % request.content_length
+        if request.location_out is not None:
+            out += b"Location\0%b\0" % request.location_out
+        if request.last_modified is not None:
+            out += b"Last-Modified\0%b\0" % http_date(request.last_modified)
+        return out
 
     def headers_in(self, request_id: int) -> bytes:
         """All fields of the request."""

@@ -43,7 +43,8 @@ local function tell_first(names, acts)
 end
 tell_first({ "get_status", "get_header", "clear_header", "headers_out", "get_var", "output", "send_headers", "flush",
     "eof", "done", "raw_open" }, false)
-tell_first({ "set_method", "set_args", "set_uri", "set_var", "exec", "subrequest", "subrequest_start" }, true)
+tell_first({ "set_method", "set_args", "set_uri", "set_var", "exec", "subrequest", "subrequest_start",
+    "capture", "capture_plain" }, true)
 
 local function change(R, kind, name, value)
     local id = R.id
@@ -84,9 +85,6 @@ end
 
 S.setters.status = function(value)
     local R = S.request()
-    if R.phase == S.LOG then
-        return S.disabled()
-    end
     if R.phase ~= S.HEADER_FILTER and is_sent(R) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.status after sending out response headers")
         return
@@ -134,9 +132,6 @@ end
 
 local function set_response(key, value, override)
     local R = S.request()
-    if R.phase == S.LOG then
-        return S.disabled()
-    end
     if R.phase ~= S.HEADER_FILTER and is_sent(R) then
         host.log(R.id, ngx.ERR, "attempt to set ngx.header.HEADER after sending out response headers")
         return

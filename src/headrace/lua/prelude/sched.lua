@@ -370,13 +370,14 @@ function S.run(ref, id, flags)
     local T = take_thread(R)
     R.entry = T
     -- resume(T, chunks[ref]), in line: most handlers end in this one call, with no more than output behind them
+    local outer_thread, outer_record = S.cur, S.R -- a subrequest runs within the run of its parent
     S.cur, S.R = T, R
     local serial = S.serial + 1
     S.serial = serial
     R.unsent = flags < SENT and serial
     T.parked = false
     local ok, token = co_resume(T.co, chunks[ref])
-    S.cur, S.R = nil, nil
+    S.cur, S.R = outer_thread, outer_record
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
         if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.begun or R.eof or R.abort) then
@@ -397,7 +398,7 @@ function S.run(ref, id, flags)
         step(T, ok, token)
         S.start_spawned()
     end
-    if tail ~= 0 then
+    if tail ~= 0 and not outer_thread then
         drain()
     end
     R.sync = false

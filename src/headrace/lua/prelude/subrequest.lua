@@ -4,6 +4,7 @@ local ngx = S.ngx
 local type, tostring, pairs, ipairs, setmetatable = type, tostring, pairs, ipairs, setmetatable
 
 local FORWARD_BODY, COPY_VARS, SHARE_VARS = 1, 2, 4
+local MOST = 40 -- queries that cross at a time
 local waiting = {} -- handle of a subrequest -> { group, place in it }
 local given_ctx = {} -- handle -> the table that is its ngx.ctx
 S.given_ctx = given_ctx
@@ -56,8 +57,8 @@ local function set_vars(id, vars)
     end
 end
 
---- Make the subrequest of one query; its handle.
-local function make(R, uri, opts)
+--- What one query asks for: path, arguments, method, flags, body.
+local function asked(uri, opts)
     local path, _, args = uri:find("?", 1, true)
     if path then
         uri, args = uri:sub(1, path - 1), uri:sub(path + 1)
@@ -65,7 +66,9 @@ local function make(R, uri, opts)
     if uri == "" or (uri:find("..", 1, true) and (uri .. "/"):find("/../", 1, true)) then
         return S.raise("unsafe uri in argument #1: " .. uri)
     end
-    opts = opts or {}
+    if not opts then
+        return uri, args or "", "GET", 0, nil
+    end
     local more = args_of(opts.args)
     if more and more ~= "" then
         args = args and args ~= "" and args .. "&" .. more or more
@@ -89,15 +92,94 @@ local function make(R, uri, opts)
     elseif ctx ~= nil and type(ctx) ~= "table" then
         return S.raise("Bad ctx option value type " .. type(ctx) .. ", expected a Lua table")
     end
-    local id = host.subrequest(R.id, uri, args or "", method_of(opts.method), flags, body ~= nil and tostring(body) or nil)
+    return uri, args or "", method_of(opts.method), flags, body ~= nil and tostring(body) or nil
+end
+
+--- Make the subrequest of one query; its handle.
+local function make(R, uri, opts)
+    local path, args, method, flags, body = asked(uri, opts)
+    local id = host.subrequest(R.id, path, args, method, flags, body)
     if not id then
-        return S.raise("unsafe uri in argument #1: " .. uri)
+        return S.raise("unsafe uri in argument #1: " .. path)
     end
-    if vars then
-        set_vars(id, vars)
+    if opts and opts.vars then
+        set_vars(id, opts.vars)
     end
-    given_ctx[id] = ctx
+    given_ctx[id] = opts and opts.ctx
     return id
+end
+
+--- Wait for the subrequests that have not ended; the list of all answers.
+local function wait_for(R, group, n)
+    if group.left > 0 then
+        local T = S.cur
+        group.T, group.seq = T, S.mark(T)
+        R.pending = (R.pending or 0) + 1
+        T.pending = true
+        S.wait()
+        T.pending = nil
+        R.pending = R.pending > 1 and R.pending - 1 or nil
+    end
+    return group.answers, n
+end
+
+local answer -- a table of an answer, below
+
+--- What host.capture gave for n queries: answers, or handles of those that wait.
+local function take(R, queries, n, ...)
+    local first = ...
+    if select("#", ...) == 1 then
+        return S.raise("unsafe uri in argument #1: " .. queries[first][1])
+    end
+    local answers = {}
+    local group = { left = 0, answers = answers }
+    if n == 1 then
+        local status, state, body, fields = ...
+        if state ~= -1 then
+            answers[1] = answer(status, state, body, fields)
+            return answers, 1
+        end
+    end
+    local given = { ... }
+    for i = 1, n do
+        local at = i * 4 - 3
+        local state = given[at + 1]
+        if state == -1 then
+            group.left = group.left + 1
+            waiting[given[at]] = { group, i }
+        else
+            answers[i] = answer(given[at], state, given[at + 2], given[at + 3])
+        end
+    end
+    return wait_for(R, group, n)
+end
+
+local plain_uri, plain_count = {}, 0 -- URIs that have no arguments and are safe
+
+local function is_plain(uri)
+    if plain_uri[uri] then
+        return true
+    elseif uri == "" or uri:find("?", 1, true) or uri:find("..", 1, true) then
+        return false
+    elseif plain_count >= 512 then
+        plain_uri, plain_count = {}, 0
+    end
+    plain_uri[uri] = true
+    plain_count = plain_count + 1
+    return true
+end
+
+--- The URIs of queries that are no more than that; nil when one of them is more.
+local function plain_uris(queries, n)
+    local uris = {}
+    for i = 1, n do
+        local query = queries[i]
+        if query[2] or not is_plain(query[1]) then
+            return nil
+        end
+        uris[i] = query[1]
+    end
+    return uris
 end
 
 --- Run the queries {uri, options} side by side and wait for all of them; the list of their answers.
@@ -109,23 +191,36 @@ local function capture(queries)
         return S.disabled()
     end
     local n = #queries
+    local plain = n <= MOST and plain_uris(queries, n)
+    if plain then
+        return take(R, queries, n, host.capture_plain(R.id, unpack(plain, 1, n)))
+    end
+    local apart = n > MOST -- whether their handles are needed before they run
+    for i = 1, n do
+        local opts = queries[i][2]
+        apart = apart or (opts and (opts.vars ~= nil or opts.ctx ~= nil))
+    end
+    if not apart then
+        if n == 1 then
+            return take(R, queries, 1, host.capture(R.id, asked(queries[1][1], queries[1][2])))
+        end
+        local all = {}
+        for i = 1, n do
+            local at = i * 5
+            all[at - 4], all[at - 3], all[at - 2], all[at - 1], all[at] = asked(queries[i][1], queries[i][2])
+        end
+        return take(R, queries, n, host.capture(R.id, unpack(all, 1, n * 5)))
+    end
     local ids = {}
     for i = 1, n do
         ids[i] = make(R, queries[i][1], queries[i][2])
     end
-    local group = { left = n, T = S.cur, answers = {} }
+    local group = { left = n, answers = {} }
     for i = 1, n do
         waiting[ids[i]] = { group, i }
         host.subrequest_start(ids[i])
     end
-    local T = S.cur
-    group.seq = S.mark(T)
-    R.pending = (R.pending or 0) + 1
-    T.pending = true
-    S.wait()
-    T.pending = nil
-    R.pending = R.pending > 1 and R.pending - 1 or nil
-    return group.answers, n
+    return wait_for(R, group, n)
 end
 
 local any_case = {
@@ -143,6 +238,38 @@ local any_case = {
     end,
 }
 
+local shapes, shape_count = {}, 0 -- texts of fields, taken apart: name, value, ...
+
+local function fields_of(text)
+    local shape = shapes[text]
+    local fields = {}
+    if shape then
+        for i = 1, #shape, 2 do
+            fields[shape[i]] = shape[i + 1]
+        end
+        return setmetatable(fields, any_case)
+    end
+    fields = S.fields_to_table(text, 0)
+    shape = {}
+    for name, value in pairs(fields) do
+        if type(value) == "table" then
+            return setmetatable(fields, any_case)
+        end
+        shape[#shape + 1] = name
+        shape[#shape + 1] = value
+    end
+    if shape_count >= 256 then
+        shapes, shape_count = {}, 0
+    end
+    shapes[text] = shape
+    shape_count = shape_count + 1
+    return setmetatable(fields, any_case)
+end
+
+function answer(status, truncated, body, fields)
+    return { status = status, truncated = truncated == 1, body = body, header = fields_of(fields) }
+end
+
 --- Python: a subrequest has ended.
 function S.subrequest_ended(id, status, truncated, body, fields)
     S.turn = 0
@@ -153,10 +280,7 @@ function S.subrequest_ended(id, status, truncated, body, fields)
         return
     end
     local group = entry[1]
-    group.answers[entry[2]] = {
-        status = status, truncated = truncated == 1, body = body,
-        header = setmetatable(S.fields_to_table(fields, 0), any_case),
-    }
+    group.answers[entry[2]] = answer(status, truncated, body, fields)
     group.left = group.left - 1
     if group.left == 0 then
         S.wake(group.T, group.seq)
