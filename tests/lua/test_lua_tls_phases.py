@@ -171,19 +171,22 @@ async def test_sessions_of_tls_1_3_are_not_a_matter_of_scripts(gateway, folder):
     assert "[error]" not in log
 
 
-async def test_clients_may_be_asked_for_a_certificate(gateway, folder):
+@pytest.mark.parametrize(
+    ("arguments", "verified"), [("pem, 2", b"SUCCESS"), ("nil, 2, pem", b"SUCCESS"), ("nil, 2", b"FAILED")]
+)
+async def test_clients_may_be_asked_for_a_certificate(gateway, folder, arguments, verified):
     (port,) = free_ports(1)
     script = f"""ssl_certificate_by_lua_block {{
         local ssl = require "ngx.ssl"
-        local f = io.open("{folder}/ca.crt") local pem = f:read("*a") f:close()
-        assert(ssl.verify_client(assert(ssl.parse_pem_cert(pem)), 2))
+        local f = io.open("{folder}/ca.crt") local pem = assert(ssl.parse_pem_cert(f:read("*a"))) f:close()
+        assert(ssl.verify_client({arguments}))
     }}"""
     await gateway.start(http=one(folder, port, script, answer="ngx.print(ngx.var.ssl_client_verify)"))
     bare = client(folder)
     assert b"NONE" in (await asyncio.to_thread(shake, bare, port, "a"))[1]
     known = client(folder)
     known.load_cert_chain(str(folder / "client.crt"), str(folder / "client.key"))
-    assert b"SUCCESS" in (await asyncio.to_thread(shake, known, port, "a"))[1]
+    assert verified in (await asyncio.to_thread(shake, known, port, "a"))[1]
 
 
 async def test_requests_may_ask_their_connection(gateway, folder):

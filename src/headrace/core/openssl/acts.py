@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.core.openssl.context import Context
     from headrace.core.tls_engine import Engine
 
-_SET_CHAIN, _ADD_CHAIN, _SET_OCSP, _CHAIN_STORE = 88, 89, 71, 106  # SSL_ctrl
+_SET_CHAIN, _ADD_CHAIN, _SET_OCSP, _VERIFY_STORE = 88, 89, 71, 106  # SSL_ctrl
 _VERIFY_PEER: Final = 1
 
 
@@ -82,18 +82,25 @@ class Acts(Records):
         lib.SSL_ctrl(self.pointer, _SET_OCSP, len(response), copy)
         self.stapled = True
 
-    def verify_client(self, authorities: Sequence[Certificate] = (), depth: int | None = None) -> None:
-        """Ask the client for a certificate, of these authorities; the result is `verify_result`."""
+    def verify_client(
+        self, authorities: Sequence[Certificate] = (), depth: int | None = None, trusted: Sequence[Certificate] = ()
+    ) -> None:
+        """Ask the client for a certificate; the result is `verify_result`.
+
+        authorities: who may have signed it, named to the client; trusted: the same, not named.
+        """
         lib, pointer = library(), self.pointer
         lib.SSL_set_verify(pointer, _VERIFY_PEER, callbacks.accept_any)
         if depth is not None:
             lib.SSL_set_verify_depth(pointer, depth)
-        if not authorities:
+        if not authorities and not trusted:
             return
         store = lib.X509_STORE_new()
         names = lib.OPENSSL_sk_new_null()
         for one in authorities:
             lib.X509_STORE_add_cert(store, one.pointer)
             lib.OPENSSL_sk_push(names, lib.X509_NAME_dup(lib.X509_get_subject_name(one.pointer)))
-        lib.SSL_ctrl(pointer, _CHAIN_STORE, 0, store)
+        for one in trusted:
+            lib.X509_STORE_add_cert(store, one.pointer)
+        lib.SSL_ctrl(pointer, _VERIFY_STORE, 0, store)
         lib.SSL_set_client_CA_list(pointer, names)

@@ -122,10 +122,14 @@ class SslApi:
             return b"d2i_PrivateKey_bio() failed"
         return self._act(handle, lambda engine: engine.use_key(key))
 
-    def ssl_verify_client(self, handle: int, authorities: bytes | None, depth: int) -> bytes | None:
-        """Ask the client for a certificate of these authorities (PEM)."""
+    def ssl_verify_client(
+        self, handle: int, authorities: bytes | None, depth: int, trusted: bytes | None = None
+    ) -> bytes | None:
+        """Ask the client for a certificate of these authorities (PEM), or of trusted ones that it is not told."""
         known = certificates(authorities) if authorities else ()
-        return self._act(handle, lambda engine: engine.verify_client(known, int(depth) if depth >= 0 else None))
+        more = certificates(trusted) if trusted else ()
+        most = int(depth) if depth >= 0 else None
+        return self._act(handle, lambda engine: engine.verify_client(known, most, more))
 
     def ssl_staple(self, handle: int, response: bytes) -> bytes | int | None:
         """Give an OCSP response along, when the client asks for one (0: it does not)."""

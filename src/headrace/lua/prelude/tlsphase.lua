@@ -52,12 +52,13 @@ function S.fill_ssl(ssl, known, CERT, KEY)
         return done(host.ssl_set_der_key(here(), S.check_string(der, 1, "set_der_priv_key")))
     end
 
-    function ssl.verify_client(authorities, depth)
+    function ssl.verify_client(authorities, depth, trusted)
         local id = here()
         if S.R.phase ~= S.SSL_CERT then
             return nil, "API disabled in the current context"
         end
-        return done(host.ssl_verify_client(id, authorities and known(authorities, CERT) or nil, depth or -1))
+        return done(host.ssl_verify_client(id, authorities and known(authorities, CERT) or nil, depth or -1,
+            trusted and known(trusted, CERT) or nil))
     end
 
     function ssl.server_name()
