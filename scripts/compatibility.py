@@ -23,6 +23,7 @@ from headrace.topology.gateway import families
 from headrace.version import FLUENTD_VERSION, NGINX_VERSION, NGX_LUA_VERSION
 
 sys.path.insert(0, str(Path(__file__).parent))
+import phasetable as phases
 import suites
 
 TARGET = Path(__file__).parents[1] / "docs" / "compatibility.md"
@@ -47,6 +48,7 @@ def document() -> Iterator[str]:
     )
     yield from _directives()
     yield from _lua()
+    yield from phases.document()
     yield from _stream_lua()
     yield from _plugins()
     yield from suites.document()

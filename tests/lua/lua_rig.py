@@ -250,7 +250,11 @@ def nginx(tmp_path):
                     raw += data
             return Answer(raw)
 
-        get.folder = folder
+        def stop() -> None:
+            running[-1].terminate()
+            running[-1].wait(10)
+
+        get.folder, get.stop = folder, stop
         return get
 
     yield start

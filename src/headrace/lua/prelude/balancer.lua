@@ -9,11 +9,11 @@ package.preload["ngx.balancer"] = function()
     -- The words of a phase without a peer to choose, or nil.
     local function misplaced()
         local R = S.R
-        if not R or not S.has_request[R.phase] then
+        if not R or R.phase == S.INIT then
             return S.raise("no request found")
         end
         if R.phase ~= S.BALANCER then
-            return host.has_upstream(R.id) == 1 and "API disabled in the current context" or "no upstream found"
+            return S.has_request[R.phase] and host.has_upstream(R.id) == 1 and "API disabled in the current context" or "no upstream found"
         end
     end
 

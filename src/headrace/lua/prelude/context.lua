@@ -5,7 +5,7 @@ local type, tostring, setmetatable = type, tostring, setmetatable
 
 S.getters.ctx = function()
     local R = S.R
-    if not R then
+    if not R or R.phase == S.INIT then
         return S.raise("no request found")
     end
     local ctx = R.ctx
@@ -18,7 +18,7 @@ end
 
 S.setters.ctx = function(value)
     local R = S.R
-    if not R then
+    if not R or R.phase == S.INIT then
         return S.raise("no request found")
     end
     if type(value) ~= "table" then

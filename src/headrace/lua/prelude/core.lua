@@ -136,7 +136,7 @@ local raise = S.raise
 --- Raise the documented error of an API that this phase does not have.
 function S.disabled()
     local R = S.R
-    return raise(R and "API disabled in the context of " .. context_names[R.phase] or "no request found")
+    return raise(R and R.phase ~= S.INIT and "API disabled in the context of " .. context_names[R.phase] or "no request found")
 end
 
 --- The request record when the phase is one that has a request; otherwise the documented error.
@@ -145,7 +145,7 @@ function S.request()
     if R and S.has_request[R.phase] then
         return R
     end
-    return raise(R and R.phase > 2 and "API disabled in the current context" or "no request found")
+    return raise(R and R.phase ~= S.INIT and "API disabled in the current context" or "no request found")
 end
 
 --- luaL_argerror for functions that are C functions in OpenResty; called by pcall they have no name.

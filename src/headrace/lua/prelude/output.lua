@@ -270,7 +270,7 @@ local at_any_time = { [408] = true, [444] = true, [499] = true }
 function ngx.exit(code)
     local R = S.R
     if not R or R.phase <= S.INIT_WORKER then
-        return S.raise("no request found")
+        return S.disabled()
     end
     if type(code) ~= "number" then
         return S.bad_argument(1, "exit", "number expected, got " .. type(code))

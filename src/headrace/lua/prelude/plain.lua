@@ -44,6 +44,10 @@ ngx.arg = setmetatable({}, {
     __index = function(_, key)
         if S.R and S.R.phase == S.SET then
             return set_args and set_args[key]
+        end
+        local R = S.request()
+        if R.phase ~= S.BODY_FILTER then
+            return S.raise("API disabled in the current context")
         elseif key == 1 then
             return arg_data
         elseif key == 2 then
@@ -52,8 +56,8 @@ ngx.arg = setmetatable({}, {
         return nil
     end,
     __newindex = function(_, key, value)
-        local R = S.request()
-        if R.phase ~= S.BODY_FILTER then
+        local R = S.R
+        if not R or R.phase ~= S.BODY_FILTER then
             return S.disabled()
         end
         if key == 1 then

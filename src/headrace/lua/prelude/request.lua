@@ -89,10 +89,11 @@ function req.set_uri(uri, jump, binary)
     end
     if jump then
         S.check_pending(R)
-        if R.phase ~= S.REWRITE then
+        local early = R.phase == S.SERVER_REWRITE -- before a location was looked for: there is none to leave
+        if not early and R.phase ~= S.REWRITE then
             return S.disabled()
         end
-        host.set_uri(R.id, uri, 1)
+        host.set_uri(R.id, uri, early and 0 or 1)
         R.ctx = nil
         return S.exit_now(R, 0)
     end
