@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.headrace-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers lint test torture demo bench docs lock clean
+.PHONY: help setup servers lint test fuzz torture demo bench docs lock clean
 
 help:
 	@echo "make setup   environment in .venv, from requirements.lock with hashes"
 	@echo "make test    setup, the peers the tests talk to, lint, types, import rules, tests"
+	@echo "make fuzz    parsers, codecs and socket reads with many more generated inputs (TIMES=30)"
 	@echo "make torture kills, power cuts, damage, full disks, absent peers and reloads at length; see docs/durability.md"
 	@echo "make demo    receiver, sender and gateway with live figures, for some seconds"
 	@echo "make bench   we and the originals side by side, JSON in bench/results/"
@@ -38,6 +39,13 @@ lint: setup
 
 test: setup servers lint
 	$(BIN)/python -m pytest
+
+# What reads bytes and text of others. A failure is kept in .hypothesis/ and comes first in the next run.
+TIMES ?= 30
+FUZZED := tests/core tests/conf tests/lua/test_lua_receiveuntil.py tests/lua/test_lua_receive_model.py \
+  tests/stream/test_stream_preread.py tests/edge/test_edge_uri.py tests/edge/upstream/test_reply.py
+fuzz: setup
+	HEADRACE_FUZZ=$(TIMES) $(BIN)/python -m pytest -m hypothesis $(FUZZED)
 
 # The numbers: make torture KILLS=1000 AWAY=300; tests/torture/conftest.py and the tests name them.
 TORTURE_NUMBERS := KILLS HOP_KILLS RESTARTS REPEAT EVENTS BYTE_STEP CUT_STEP FILLS FAULTS CHUNKS AWAY MESSAGES HOP_KILLS BOMB MILLIONS

@@ -8,9 +8,11 @@ import tempfile
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["headrace.testing.plugin"]
 NO_SKIP = "HEADRACE_NO_SKIP"
+FUZZ = "HEADRACE_FUZZ"
 
 OPTIONAL = {
     "fluentd": ("HEADRACE_PEER_FLUENTD", "with a real Fluentd"),
@@ -23,6 +25,7 @@ _left_out: dict[str, int] = {}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests with such a peer run where the environment says where it is; elsewhere they are left out."""
+    _more_examples(items)
     for marker, (variable, _) in OPTIONAL.items():
         if os.environ.get(variable):
             continue
@@ -30,6 +33,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _left_out[marker] = len(out)
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if not item.get_closest_marker(marker)]
+
+
+def _more_examples(items: list[pytest.Item]) -> None:
+    """`make fuzz`: each generated test has so many times its own number of examples, and no time limit for one."""
+    times = int(os.environ.get(FUZZ, "1"))
+    if times == 1:
+        return
+    for item in items:
+        test = getattr(item, "obj", None)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            more = settings(own, max_examples=own.max_examples * times, deadline=None)
+            getattr(test, "__func__", test)._hypothesis_internal_use_settings = more
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
