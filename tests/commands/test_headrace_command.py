@@ -213,3 +213,11 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(headrace, command):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(20) == 141
+
+
+def test_a_fluent_conf_is_known_by_a_section_that_is_not_closed(headrace, tmp_path):
+    conf = tmp_path / "a.conf"
+    conf.write_text("<match a\n  @type null\n</match>\n")
+    ended = headrace.run("headrace", "check", conf)
+    assert ended.returncode == 1
+    assert f"{conf}:2" in ended.stdout + ended.stderr

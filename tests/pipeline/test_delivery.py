@@ -68,8 +68,10 @@ async def test_retry_max_times_is_counted_by_each_chunk(limit, attempts, lanes, 
     await kit.stop()
 
 
-async def test_lanes_that_fail_together_count_as_one_window():
-    text = conf("retry_max_times 3\nflush_thread_count 8\nchunk_limit_records 1", SECOND)
+@pytest.mark.parametrize("lanes", [1, 3, 8])
+async def test_lanes_that_fail_together_count_as_one_window(lanes):
+    """F15: as many windows with 8 flush threads as with one; then the secondary has every record, none is dropped."""
+    text = conf(f"retry_max_times 3\nflush_thread_count {lanes}\nchunk_limit_records 1", SECOND)
     kit = await Kit(text, plugins=[Second]).start()
     kit.script.then = TransientError("down")
     start = kit.clock.now()
@@ -78,7 +80,14 @@ async def test_lanes_that_fail_together_count_as_one_window():
     assert kit.of(Second).got == []
     await kit.clock.elapse(0.2)
     assert sorted({round(when - start) for when, _chunk in kit.script.tries}) == [0, 1, 3, 6]
-    assert len(kit.of(Second).got) == 8
+    if lanes == 8:
+        assert sorted(record["n"] for record in kit.of(Second).got) == list(range(8))
+    await kit.clock.elapse(120)
+    await settle(1000)
+    assert sorted(record["n"] for record in kit.of(Second).got) == list(range(8))
+    assert kit.script.got == []
+    assert not any(kit.stats()["dropped"].values())
+    assert kit.balanced()
     await kit.stop()
 
 

@@ -1,11 +1,16 @@
 """Ids of accepted batches: bounded, and shared by the workers of a buffer on disk."""
 
+import errno
 import os
 
+import pytest
+
 from headrace.errors import BufferOverflow
+from headrace.pipeline.ack import BUFFER, DELIVERY, FSYNC
 from headrace.pipeline.context import Settings
 from headrace.pipeline.event import Batch
 from headrace.pipeline.seen import Seen, SharedTable
+from headrace.testing.disks import Disk
 from headrace.testing.pipelines import Kit
 
 TEXT = """
@@ -88,18 +93,57 @@ async def test_a_batch_that_is_sent_again_to_another_worker_is_left_out(tmp_path
     await second.stop()
 
 
-async def test_what_only_another_worker_can_promise_is_taken_anew(tmp_path):
-    """A delivery, and with `sync fsync` that the disk has it."""
-    first, second = await workers(tmp_path, "sync fsync")
-    waiting = [offer(kit, b"x" * 16, 1) for kit in (first, second)]
-    for one in waiting:
-        try:
-            if one is not None:
-                await one
-        except BufferOverflow:
-            raise AssertionError("there is room") from None
+@pytest.mark.parametrize(("more", "ack"), [("sync fsync", BUFFER), ("", FSYNC)])
+@pytest.mark.parametrize("place", ["path", "root_dir"])
+async def test_what_another_worker_has_is_on_the_disk_when_it_must_be(place, more, ack):
+    """The disk of the elder need not have been asked yet: who is asked again sees to it."""
+    disk, name = Disk(), os.urandom(16)
+    text = TEXT.format(path="/buffer", more=more)
+    if place == "root_dir":
+        text = text.replace("path /buffer", "").replace("@type script", "@type script\n@id worker1")
+    first, second = [
+        await Kit(text, files=disk, settings=Settings(worker_id=number, workers=2, root_dir="/root")).start()
+        for number in (0, 1)
+    ]
+    disk.fail("sync", OSError(errno.EIO, "broken"))  # the first one's own
+    with pytest.raises(BufferOverflow):
+        await offer(first, name, 1, ack)
+    before = len(disk.log)
+    assert offer(second, name, 1, ack) is None
+    assert [path for name, path in disk.log[before:] if name == "sync" and "worker0" in path]
     await first.work()
     await second.work()
+    assert first.script.got == [{"n": 1}]
+    assert second.script.got == []
+    await first.stop()
+    await second.stop()
+
+
+async def test_a_disk_that_fails_lets_it_be_taken_anew():
+    disk, name = Disk(), os.urandom(16)
+    text = TEXT.format(path="/buffer", more="sync fsync")
+    first, second = [
+        await Kit(text, files=disk, settings=Settings(worker_id=number, workers=2)).start() for number in (0, 1)
+    ]
+    await offer(first, name, 1)
+    disk.fail("sync", OSError(errno.EIO, "broken"))
+    await offer(second, name, 1)
+    await first.work()
+    await second.work()
+    assert first.script.got == second.script.got == [{"n": 1}]
+    await first.stop()
+    await second.stop()
+
+
+async def test_whether_it_is_delivered_only_the_other_worker_knows(tmp_path):
+    first, second = await workers(tmp_path)
+    name = os.urandom(16)
+    waiting = [offer(kit, name, 1, DELIVERY) for kit in (first, second)]
+    await first.work()
+    await second.work()
+    for one in waiting:
+        assert one is not None
+        await one
     assert first.script.got == second.script.got == [{"n": 1}]
     await first.stop()
     await second.stop()

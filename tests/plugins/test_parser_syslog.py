@@ -83,6 +83,15 @@ def test_another_time_format_and_keep_time_key(engine):
     assert record == {"host": "h", "ident": "a", "message": "b", "time": "2024-02-28T12:00:00Z"}
 
 
+@pytest.mark.parametrize(("engine", "where"), [("regexp", 1), ("string", -1)])
+def test_where_the_kept_time_stands_in_the_record(engine, where):
+    """As in Fluentd: with regexp where it was in the line, with string at the end."""
+    lines = (f"parser_engine {engine}", "keep_time_key true", "with_priority true", "message_format auto")
+    for text in ("<6>Feb 28 12:00:00 h a: b", "<16>1 2024-02-28T12:00:00Z h a - - - b"):
+        _time, record = parse(text, *lines)
+        assert list(record)[where] == "time"
+
+
 @BOTH
 @pytest.mark.parametrize("form", ["rfc5424", "auto"])
 @pytest.mark.parametrize(

@@ -72,6 +72,17 @@ def settle(chunk: Chunk, error: BaseException | None) -> None:
         waiter.chunk_left(error)
 
 
+def answer_synced(waiting: Iterable[asyncio.Future[None]], error: BaseException | None) -> None:
+    """Tell those who wait for the disk."""
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))
+
+
 class Deliveries:
     """Who waits for the delivery of batches into one buffer.
 

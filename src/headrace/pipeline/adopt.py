@@ -95,7 +95,7 @@ class AdoptedStore:
     def seal(self, chunk: Chunk) -> None:
         """Do nothing: they are complete."""
 
-    def seen(self, batch_id: bytes, *, own: bool) -> bool:
+    def seen(self, batch_id: bytes, *, own: bool, fsync: bool | None = None) -> bool:
         """Whether a batch is known here: none is."""
         return False
 

@@ -48,8 +48,11 @@ class Store(Protocol):
         """Return the stored bytes of a sealed chunk, whole. Raises OSError or ValueError."""
         ...
 
-    def seen(self, batch_id: bytes, *, own: bool) -> bool:
-        """Whether a batch with this id was accepted before. own: by this worker, not by another one."""
+    def seen(self, batch_id: bytes, *, own: bool, fsync: bool | None = None) -> bool:
+        """Whether a batch with this id was accepted before. own: by this worker, not by another one.
+
+        fsync: as of `acknowledged`; of a batch that another worker has the disk has it then.
+        """
         ...
 
     def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:

@@ -19,7 +19,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import BufferOverflow, Error
+from headrace.errors import Error
+from headrace.pipeline.ack import answer_synced
 from headrace.pipeline.chunk import Chunk
 from headrace.pipeline.placeholders import Meta
 from headrace.pipeline.places import Place
@@ -27,6 +28,7 @@ from headrace.pipeline.recovery import Recovery
 from headrace.pipeline.seen import Seen
 from headrace.pipeline.slots import Slots
 from headrace.pipeline.throttle import Throttle
+from headrace.pipeline.twins import sync_twins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -66,6 +68,7 @@ class FileStore:
         distrusted: Callable[[], None] | None = None,
         elsewhere: Callable[[], Sequence[str]] | None = None,
         seen: Seen | None = None,
+        twins: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self.path = path
         self.files = files
@@ -80,6 +83,7 @@ class FileStore:
         self._dir_mode = dir_mode
         self._mode = mode
         self._seen = Seen() if seen is None else seen
+        self._twins = twins or tuple
         self._others: list[Journal] = []
         self._cached = 0
         self._damaged_before = 0
@@ -165,12 +169,13 @@ class FileStore:
         """Places where damage was found, in our journal and in those that were adopted."""
         return self._damaged_before + sum(journal.damaged for journal in (self.journal, *self._others))
 
-    def seen(self, batch_id: bytes, *, own: bool) -> bool:
-        """Whether a batch with this id was accepted before, by an earlier run too.
-
-        own: not by another worker. That one alone knows when the disk has it, so `sync fsync` does not ask others.
-        """
-        return batch_id in self._seen or (not (own or self._fsync) and self._seen.elsewhere(batch_id))
+    def seen(self, batch_id: bytes, *, own: bool, fsync: bool | None = None) -> bool:
+        """Whether a batch with this id was accepted before, by an earlier run too; own: not by another worker."""
+        if batch_id in self._seen:
+            return True
+        if own or not self._seen.elsewhere(batch_id):
+            return False
+        return not (self._fsync if fsync is None else fsync) or sync_twins(self._twins(), self.files)
 
     def acknowledged(self, fsync: bool | None = None) -> Awaitable[None] | None:
         """None, or with `sync fsync` (or when asked for it) a future that ends when the disk has what was written."""
@@ -210,7 +215,7 @@ class FileStore:
             journal.close()
         error = self.journal.close()
         waiting, self._waiting = self._waiting, []
-        _answer(waiting, error)
+        answer_synced(waiting, error)
 
     # Slots.
 
@@ -359,7 +364,7 @@ class FileStore:
                 self.journal.leave()
                 if self.distrusted is not None:
                     self.distrusted()
-            _answer(waiting, error)
+            answer_synced(waiting, error)
             if self._closed:
                 return
             if self._waiting or self._late:
@@ -382,17 +387,6 @@ class FileStore:
 def _forgotten(_ids: list[bytes]) -> list[bytes]:
     """Say that no id must be noted again."""
     return []
-
-
-def _answer(waiting: Sequence[asyncio.Future[None]], error: BaseException | None) -> None:
-    """Tell those who wait for the disk."""
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(BufferOverflow(f"the buffer cannot be synced: {error}"))
 
 
 def _counted(number: int, thing: str) -> str:

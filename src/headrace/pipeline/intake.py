@@ -209,9 +209,10 @@ class Intake:
         return waiter.future
 
     def _is_repeated(self, batch_id: bytes, ack: int) -> bool:
-        # What another worker has of it, only that one knows: whether it is delivered, or on the disk.
-        own = ack in {FSYNC, DELIVERY}
-        return self.buffer.store.seen(batch_id, own=own) and not self.deliveries.forgives(batch_id)
+        # Whether what another worker has of it is delivered, only that one knows.
+        fsync = None if ack in {BUFFER, DELIVERY} else ack == FSYNC
+        seen = self.buffer.store.seen(batch_id, own=ack == DELIVERY, fsync=fsync)
+        return seen and not self.deliveries.forgives(batch_id)
 
     def _safe(self, ack: int) -> Awaitable[None] | None:
         """What ends when everything stored is as safe as a batch wants it."""

@@ -76,7 +76,7 @@ class MemoryStore:
         parts = chunk.parts or ()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def seen(self, batch_id: bytes, *, own: bool) -> bool:
+    def seen(self, batch_id: bytes, *, own: bool, fsync: bool | None = None) -> bool:
         """Whether a batch with this id was accepted before."""
         return batch_id in self._seen
 

@@ -9,6 +9,7 @@ What a Fluentd with the same section has left in its files is taken over at star
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -141,7 +142,20 @@ class FileBuffer(BufferSection):
             distrusted=runner.flush,
             elsewhere=partial(self.elsewhere, context),
             seen=self._seen(settings.workers, settings.root_dir),
+            twins=partial(self._twins, context),
         )
+
+    def _twins(self, context: Context) -> list[str]:
+        """The folders of this buffer in the other workers, those of an elder generation too."""
+        if self.path is not None:
+            top, inside = os.path.dirname(self.folder), ""
+        else:
+            top, inside = (
+                os.path.realpath(context.settings.root_dir or ""),
+                os.path.join(self.owner.id_ or "", "buffer"),
+            )
+        names = [name for name in context.files.listdir(top) if re.fullmatch("worker[0-9]+", name)]
+        return [os.path.join(top, name, inside) for name in names]
 
     def _seen(self, workers: int, root_dir: str | None) -> Seen:
         """The ids of accepted batches, those of our twins in the other workers too."""

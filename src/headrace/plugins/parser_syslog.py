@@ -134,6 +134,8 @@ class SyslogParser(RecordParser):
             raise ParserError(f"invalid time: {error}") from error
         if self.keep_time_key:
             record["time"] = stamp
+            if self.parser_engine == "regexp":  # there it stands where it was in the line
+                record = {name: record[name] for name in ("pri", "time", *record) if name in record}
         if self._converts:
             self._convert(record)
         return [(time, record)]

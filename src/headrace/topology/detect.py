@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.errors import ConfError
 from headrace.topology.options import FLUENT, NGINX
 
-_FLUENT_TEXT = re.compile(r"^[ \t]*(?:<(?:source|match|filter|label|system|worker)\b[^\n]*>|@include\b)", re.MULTILINE)
+_FLUENT_TEXT = re.compile(r"^[ \t]*(?:<(?:source|match|filter|label|system|worker)\b|@include\b)", re.MULTILINE)
 _NGINX_TEXT = re.compile(r"^[ \t]*(?:(?:events|http|stream|mail)[ \t\r\n]*\{|[a-z_]+[ \t]+[^\n;{<>]*;)", re.MULTILINE)
 
 
