@@ -240,3 +240,68 @@ async def test_idle_connections_close_when_the_worker_ends(gateway, origin):
             break
         await asyncio.sleep(0.01)
     assert server.received == b"closed"
+
+
+async def test_a_connection_keeps_its_timers_while_it_is_used_and_idle(gateway, origin):
+    async def slow(_origin, reader, writer, _number):
+        while await reader.readexactly(4):
+            await asyncio.sleep(0.002)
+            writer.write(b"pong")
+
+    server = await origin(slow)
+    await gateway.content(
+        f"""
+        local sock = ngx.socket.tcp()
+        sock:settimeout(1000)
+        assert(sock:connect("{server.address}"))
+        sock:send("ping")
+        ngx.say(sock:receive(4))
+        sock:setkeepalive(60000)
+    """,
+        http="lua_socket_spin_time 0;",
+    )
+    count = gateway.runtime.vm.entry("pending_entries")
+    waiting = []
+    for _ in range(5):
+        assert (await gateway.get()).text == "pong\n"
+        waiting.append(count())
+    assert waiting[0] == waiting[-1] <= 2
+    assert (server.accepted, gateway.runtime.stats()["parks"]) == (1, 5)
+
+
+async def test_an_idle_connection_ends_in_its_own_time_however_often_it_was_used(gateway, origin):
+    server = await origin(echo)
+    await gateway.content(
+        f"""
+        local sock = ngx.socket.tcp()
+        assert(sock:connect("{server.address}"))
+        ngx.say(sock:getreusedtimes())
+        sock:setkeepalive(tonumber(ngx.var.arg_ms))
+    """
+    )
+    assert [(await gateway.get(f"/?ms={ms}")).text for ms in (60000, 60000, 30)] == ["0\n", "1\n", "2\n"]
+    async with asyncio.timeout(20):
+        while gateway.runtime.stats()["idle"]:
+            await asyncio.sleep(0.01)
+    assert (await gateway.get("/?ms=60000")).text == "0\n"
+
+
+async def test_retries_stop_where_others_wait_for_the_loop(gateway, origin):
+    server = await origin(echo)
+    await gateway.content(
+        f"""
+        local function visit()
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("{server.address}"))
+            for _ = 1, 20 do sock:send("ping") sock:receive(4) end
+            sock:setkeepalive()
+        end
+        local all = {{}}
+        for i = 1, 8 do all[i] = ngx.thread.spawn(visit) end
+        for i = 1, 8 do ngx.thread.wait(all[i]) end
+        ngx.say("done")
+    """
+    )
+    assert (await gateway.get()).text == "done\n"
+    stats = gateway.runtime.stats()
+    assert stats["parks"] > stats["spins"]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from headrace.edge.request import Request
     from headrace.edge.upstream.peers import Chooser, Group
-    from headrace.lua.handlers import LuaHandlers, Source
+    from headrace.lua.handlers import LuaHandlers
+    from headrace.lua.source import Source
 
 ERROR = 500
 

@@ -30,9 +30,10 @@ from headrace.edge.values import compile_value, to_bytes
 from headrace.errors import ConfError
 from headrace.lua.api.errlog import LEAST as CAPTURE_LEAST
 from headrace.lua.balancer import balanced
-from headrace.lua.handlers import LuaHandlers, Source, drop_length, untyped
+from headrace.lua.handlers import LuaHandlers, drop_length, untyped
 from headrace.lua.handshakes import Handshakes
 from headrace.lua.runtime import Chunk, Runtime, Settings
+from headrace.lua.source import Source
 from headrace.lua.specs import CORE_NOTICE, HANDSHAKE, INERT, SPECS
 from headrace.lua.told import told
 

@@ -15,6 +15,7 @@ from headrace.edge import log, phases
 from headrace.edge.pages import page
 from headrace.edge.values import Value, evaluate
 from headrace.lua.api.headers import change_fields
+from headrace.lua.late import Late, may_be_late
 from headrace.lua.runtime import (
     ACCESS,
     CONTENT,
@@ -25,18 +26,16 @@ from headrace.lua.runtime import (
     REWRITE,
     SENT,
     SERVER_REWRITE,
-    Chunk,
     Runtime,
 )
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from headrace.edge.filters import BodyFilter, HeaderFilter
     from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
     from headrace.edge.variables import Setter
     from headrace.lua.sched import Scheduler
+    from headrace.lua.source import Source
 
 OK, DONE = phases.OK, phases.DONE
 DECLINED = -5
@@ -51,6 +50,8 @@ def _flags(request: Request, flags: int) -> int:
 
 class LuaHandlers:
     """Makes the handlers of one runtime."""
+
+    _may_be_late = staticmethod(may_be_late)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -141,14 +142,21 @@ class LuaHandlers:
 
         return handle
 
-    def _wait(self, request: Request, ended: Ended, check_abort: bool) -> Awaitable[Result]:
+    def _wait(self, request: Request, ended: Ended, check_abort: bool) -> Result | Awaitable[Result]:
         scheduler = self.runtime.scheduler
         request_id = request.id
-        future = scheduler.wait_for(request_id)
+        late = self._may_be_late(request)
+        if late:
+            assert scheduler.loop is not None
+            scheduler.pending[request_id] = Late(request, ended, scheduler.loop)
+        else:
+            future = scheduler.wait_for(request_id)
         if check_abort:
             exchange = request.exchange
             exchange.abort_on_eof = True
             exchange.on_abort = lambda: _gone(request, scheduler, request_id)
+        if late:
+            return phases.LATER
         return self._result(request, request_id, future, ended)
 
     async def _result(
@@ -300,47 +308,6 @@ def untyped(handler: Handler) -> Handler:
 def drop_length(request: Request) -> None:
     """A header filter for answers whose body a script changes: their length is not known (chunked instead)."""
     request.content_length = None
-
-
-class Source:
-    """Where a handler's code comes from: compiled with the configuration (fixed), or found by the request."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        conf: Any,
-        *,
-        fixed: Chunk | None = None,
-        path: Value | None = None,
-        prefix: str = "",
-        check_abort: bool = False,
-        need_body: bool = False,
-        cached: bool = True,
-    ) -> None:
-        self.runtime = runtime
-        self.conf = conf
-        self.path = path
-        self.prefix = prefix
-        self.check_abort = check_abort
-        self.need_body = need_body
-        self.cached = cached
-        self.fixed = fixed
-        self._loaded: dict[str, Chunk] = {}
-
-    def chunk(self, request: Request) -> Chunk:
-        """The code for this request; a file is compiled once unless lua_code_cache is off."""
-        if self.fixed is not None:
-            return self.fixed
-        assert self.path is not None
-        name = evaluate(self.path, request).decode("utf-8", "surrogateescape")
-        if not name.startswith("/"):
-            name = f"{self.prefix.rstrip('/')}/{name}"
-        chunk = self._loaded.get(name)
-        if chunk is None or chunk.failure is not None:
-            chunk = self._loaded[name] = self.runtime.load_file(name, self.conf)
-        elif not self.cached:
-            chunk = self._loaded[name] = self.runtime.reload_file(chunk, self.conf)
-        return chunk
 
 
 def _with_body(handler: Handler) -> Handler:

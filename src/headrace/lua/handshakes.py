@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from headrace.edge.tlsport import Handshake
     from headrace.edge.tlsserver import Step
-    from headrace.lua.handlers import Source
     from headrace.lua.runtime import Runtime
+    from headrace.lua.source import Source
 
 _NOTES: Final = {
     SSL_CLIENT_HELLO: b", context: ssl_client_hello_by_lua*",

@@ -17,6 +17,7 @@ from headrace.core.watch import watch
 
 if TYPE_CHECKING:
     from headrace.core.watch import Watch
+    from headrace.lua.late import Late
     from headrace.lua.vm import VM
 
 LOOKUP: Final = 3600.0
@@ -28,7 +29,8 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.pending: dict[int, asyncio.Future[bytes | int]] = {}
+        self.pending: dict[int, asyncio.Future[bytes | int] | Late] = {}
+        """Who waits for the end of a handler, by request."""
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
         self.resolvers: list[Resolver] = []

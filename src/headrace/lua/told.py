@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.edge.location import Location
     from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
-    from headrace.lua.handlers import Source
+    from headrace.lua.source import Source
 
 
 class ToldHandlers(LuaHandlers):

@@ -34,6 +34,14 @@ end
 
 --- End the connection of a socket, from whatever state.
 function S.discard(sock)
+    local kept = sock.kept
+    if kept then
+        sock.kept = nil
+        if kept.timer then
+            S.cancel(kept.timer)
+            kept.timer = nil
+        end
+    end
     if sock.fd then
         S.close_fd(sock)
     end

@@ -4,8 +4,8 @@
 -- than a fast peer needs to answer. The retry is adaptive: each socket carries credit that a paid retry raises
 -- and a vain one lowers, and leaves it to the next one to the same place; without credit a socket parks at once
 -- and retries only now and then. sched_yield between
--- tries lets a peer on the same core run. Neighbours are safe: every few tries the loop's own epoll descriptor is
--- looked at, and a thread that has run for TURN ms without the loop gives it a turn.
+-- tries lets a peer on the same core run. Neighbours are safe: before it and every few tries the loop's own epoll
+-- descriptor is looked at, and a thread that has run for TURN ms without the loop gives it a turn.
 -- Settings: lua_socket_spin_time (microseconds, 0 = off), lua_socket_turn_time (milliseconds).
 local S, host = ...
 local ffi, C, mono, stats = S.ffi, S.C, S.mono, S.stats
@@ -127,8 +127,21 @@ local function spin(sock, ptr, cap)
     end
 end
 
+-- Where others wait for the loop a retry would only keep them waiting: the thread parks at once, and so do the next
+-- CROWD that find nothing.
+local CROWD = 16
+local crowd = 0
+
 local function worth_a_spin(sock)
     if spin_ms <= 0 then
+        return false
+    end
+    if crowd > 0 then
+        crowd = crowd - 1
+        return false
+    end
+    if C.hr_poll(pollfd, 1, 0) > 0 then
+        crowd = CROWD
         return false
     end
     if sock.credit > 0 then

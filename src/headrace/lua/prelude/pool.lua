@@ -3,6 +3,8 @@
 -- A pool has a name ("host:port", "unix:path" or the user's), a size, the number of its connections in use and
 -- idle (counted only when a backlog limits them), the idle ones (latest last) and who waits for a free place.
 -- An idle connection belongs to its pool alone: bytes or EOF while idle close it, and so does its timeout.
+-- What is kept of a connection (its item) stays with it while it is used, with the entries of its timers: those move
+-- when they come too early, so that taking and keeping a connection arms none.
 local S = ...
 local ffi, C, stats = S.ffi, S.C, S.stats
 local MSG_PEEK_DONTWAIT = 0x42
@@ -65,10 +67,11 @@ end
 local function discard(item)
     local pool = item.pool
     remove_idle(pool, item)
-    if item.timeout then
-        S.cancel(item.timeout)
-        item.timeout = nil
+    if item.timer then
+        S.cancel(item.timer)
+        item.timer = nil
     end
+    item.due = nil
     S.close_fd(item)
     stats.discarded = stats.discarded + 1
     pool.stale = pool.stale + 1
@@ -87,9 +90,32 @@ local function alive(item)
     return false, n == 0 and "closed" or nil
 end
 
-local function outdated(item)
+local function outdated(item, _, entry)
+    if item.timer ~= entry then
+        return
+    end
+    item.timer = nil
+    local due = item.due
+    if not due then
+        return -- it is in use
+    elseif due > S.mono() + 0.5 then
+        item.timer = S.at(due, outdated, item)
+        return
+    end
     S.note("lua tcp socket keepalive max idle timeout")
     return discard(item)
+end
+
+local function limit(item, timeout)
+    local due = S.mono() + timeout
+    item.due = due
+    local timer = item.timer
+    if not timer then
+        item.timer = S.at(due, outdated, item)
+    elseif timer.at > due then
+        S.cancel(timer)
+        item.timer = S.at(due, outdated, item)
+    end
 end
 
 --- An idle connection of a pool, taken over by sock; true when there was one that still lives.
@@ -97,13 +123,16 @@ function S.take_idle(pool, sock)
     local idle = pool.idle
     while #idle > 0 do
         local item = idle[#idle]
-        if alive(item) then
+        -- the loop watches it and would have said so: asking would find out no more than a turn earlier
+        if item.rreg and not item.tls or alive(item) then
             idle[#idle] = nil
-            if item.timeout then
-                S.cancel(item.timeout)
-                item.timeout = nil
-            end
+            item.due = nil
+            sock.kept = item
             sock.fd, sock.rreg, sock.tls, sock.via = item.fd, item.rreg, item.tls, item.via
+            local timer = item.rtimer
+            if timer then
+                item.rtimer, sock.rtimer, timer.a = nil, timer, sock
+            end
             sock.reused = item.reused + 1
             S.note("lua tcp socket get keepalive peer: using connection ", sock.fd)
             if sock.rreg then
@@ -143,9 +172,9 @@ end
 
 --- Put the connection of sock to rest; returns false and the words of the error when bytes or EOF are already there.
 function S.put_idle(pool, sock, timeout)
-    local item = {
-        fd = sock.fd, rreg = sock.rreg, tls = sock.tls, via = sock.via, reused = sock.reused, pool = pool, on_idle = discard,
-    }
+    local item = sock.kept or { on_idle = discard }
+    item.fd, item.rreg, item.tls, item.via = sock.fd, sock.rreg, sock.tls, sock.via
+    item.reused, item.pool = sock.reused, pool
     local quiet, why = alive(item)
     if not quiet then
         return false, why or "connection in dubious state"
@@ -153,9 +182,11 @@ function S.put_idle(pool, sock, timeout)
     if sock.wreg then
         S.forget_fd(sock)
         item.rreg = false
-    elseif sock.rtimer then
-        S.cancel(sock.rtimer)
-        sock.rtimer = nil
+    else
+        local timer = sock.rtimer
+        if timer then
+            sock.rtimer, item.rtimer, timer.a = nil, timer, item
+        end
     end
     if sock.pool ~= pool then
         pool.connections = pool.connections + 1
@@ -164,7 +195,7 @@ function S.put_idle(pool, sock, timeout)
             S.leave_pool(sock.pool)
         end
     end
-    sock.fd, sock.rreg, sock.tls, sock.via, sock.pool = nil, false, nil, nil, nil
+    sock.fd, sock.rreg, sock.tls, sock.via, sock.pool, sock.kept = nil, false, nil, nil, nil, nil
     S.sockets[item.fd] = item
     if not item.rreg then
         item.rreg = true
@@ -175,7 +206,7 @@ function S.put_idle(pool, sock, timeout)
     end
     pool.idle[#pool.idle + 1] = item
     if timeout > 0 then
-        item.timeout = S.at(S.mono() + timeout, outdated, item)
+        limit(item, timeout)
     end
     next_waiter(pool)
     return true

@@ -15,8 +15,9 @@ from headrace.lua.runtime import CONTENT, KEEP, REWRITE
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.lua.handlers import Source, State
+    from headrace.lua.handlers import State
     from headrace.lua.runtime import Runtime
+    from headrace.lua.source import Source
     from headrace.lua.stream.side import StreamSide
     from headrace.stream.session import Session
     from headrace.stream.steps import Content, Step
@@ -56,6 +57,10 @@ class StreamHandlers(LuaHandlers):
             return result
 
         return content
+
+    @staticmethod
+    def _may_be_late(_request: Any) -> bool:
+        return False
 
     def _enter(self, request: Any) -> State:
         session: Session = request
