@@ -198,6 +198,7 @@ async def test_read_timeout_keeps_the_connection(gateway, origin):
 
 @pytest.mark.parametrize("phase", ["rewrite", "access", "content"])
 async def test_timeouts_hold_in_every_phase(gateway, origin, phase):
+    """O06."""
     server = await origin(silent)
     code = (
         CONNECT % server.address

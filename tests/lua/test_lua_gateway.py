@@ -352,6 +352,7 @@ async def test_a_failing_init_is_a_configuration_error(gateway):
 
 
 async def test_timers_fire_as_premature_when_the_worker_ends(gateway):
+    """O13."""
     await gateway.start(
         locations(
             a=lua(
