@@ -44,6 +44,7 @@ async def over_all_cuts(gateway, origin, stream, code, after=b""):
 
 
 async def test_sized_then_receive_then_whole(gateway, origin):
+    """O03."""
     line = await over_all_cuts(gateway, origin, STREAM, 'ngx.say(r(2), "|", sock:receive(4), "|", r())')
     assert line == "--|---a|bc"
 

@@ -1,4 +1,4 @@
-"""A hundred reloads under load, and a thousand slow clients beside a normal one."""
+"""H08, H11: a hundred reloads under load, and a thousand slow clients beside a normal one."""
 
 from __future__ import annotations
 
