@@ -210,7 +210,7 @@ class PromptVisit(Visit):
         self.gone = True
         self._unborrow()
         code = self.interrupted()
-        self._close()
+        self.close()
         self._finish(_of(code))
 
     # the end

@@ -27,7 +27,8 @@ from headrace.edge.upstream.state import Try, state_of
 from headrace.edge.upstream.steer import Refused, Steered
 from headrace.edge.upstream.store import Store
 from headrace.edge.upstream.tunnel import tunnel
-from headrace.errors import ConnectionFailed, HttpError, Timeout
+from headrace.edge.upstream.watched import Watched
+from headrace.errors import ConnectionFailed, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -46,7 +47,7 @@ READ_SIZE: Final = 65536
 HEADER: Final = "reading response header from upstream"
 
 
-class Visit:
+class Visit(Watched):
     """See the module. stream: the connection in use, which the visit owns; reader: of the answer."""
 
     stream: Stream | None = None
@@ -60,17 +61,12 @@ class Visit:
     keep: Keep | None = None
     cached = False
     sent = False
-    task: asyncio.Task[None] | None = None
     pump: Pump | None = None
-    gone = False
     behind = False
     """The answer goes to the cache only."""
     cache_key: bytes | None = None
-    patient = False
-    """The answer is read to its end even if the client leaves."""
     cacher: Cacher | None = None
     storage: Store | Cacher | None = None
-    failure: BaseException | None = None
     _base = 0
     _begun = 0.0
 
@@ -80,11 +76,6 @@ class Visit:
         self.settings = service.settings
         self.clock = request.exchange.conn.clock
         self.started = self.clock.now()
-
-    def log(self, level: int, message: str | bytes) -> None:
-        """A line in the error log."""
-        text = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
-        self.request.log_error(level, text)
 
     async def run(self) -> int | None:
         """Visit; returns what a content handler returns."""
@@ -123,68 +114,6 @@ class Visit:
             chooser.visit = self
         return await self.tries(group)
 
-    async def watched(self, asking: Awaitable[int | None]) -> int | None:
-        """Ask, unless the client leaves; what a content handler returns. The visit ends in every case."""
-        exchange = self.request.exchange
-        self._watch()
-        try:
-            return await asking
-        except asyncio.CancelledError:
-            if not self.gone and self.failure is None:
-                raise
-            assert self.task is not None
-            self.task.uncancel()
-            return self.interrupted()
-        finally:
-            exchange.on_abort = None
-            exchange.abort_on_eof = False
-            self._close()
-            if self.cacher is not None:
-                self.cacher.end()
-
-    # a client that leaves, and other interruptions
-
-    def _watch(self) -> None:
-        request = self.request
-        self.patient = self.settings.ignore_abort
-        if request.parent is None and not self.patient:
-            self.task = asyncio.current_task()
-            request.exchange.on_abort = self._client_gone
-            request.exchange.abort_on_eof = True
-            if request.exchange.aborted:
-                self._client_gone()
-
-    def _client_gone(self) -> None:
-        self.gone = True
-        if self.task is not None:
-            self.task.cancel()
-
-    def interrupt(self, error: BaseException) -> None:
-        """End the visit from another task: the request body broke, the client does not read."""
-        if self.failure is None:
-            self.failure = error
-            if self.task is None:
-                self.task = self._current
-            if self.task is not None:
-                self.task.cancel()
-
-    _current: asyncio.Task[None] | None = None
-
-    def interrupted(self) -> int:
-        """What the visit ends with that was interrupted."""
-        if self.gone:
-            self.log(log.INFO, "client prematurely closed connection, so upstream connection is closed too")
-            self._account(499)
-            return 499
-        error = self.failure
-        if isinstance(error, HttpError):
-            self.log(log.INFO, error.message)
-            self.request.exchange.keep_alive = False
-            self._account(error.status)
-            return error.status
-        self._account(499)
-        return phases.ERROR if self.request.header_sent else 499
-
     # tries
 
     def limit_tries(self) -> None:
@@ -204,11 +133,11 @@ class Visit:
                 try:
                     peer = self.peer = chooser.choose(now)
                 except Refused as error:
-                    self._account(error.status)
+                    self.account(error.status)
                     return error.status
                 if peer is None:
                     self.trial.addr = group.name
-                    self._account(502)
+                    self.account(502)
                     self.log(log.ERR, b"no live upstreams while connecting to upstream")
                     return await self._without(ERROR, 502)
                 self.trial.addr = peer.name
@@ -219,13 +148,13 @@ class Visit:
             except Failed as error:
                 if error.message:
                     self.log(error.level, error.message)
-                self._account(error.status)
+                self.account(error.status)
                 if not self._leave_for_next(error.kind):
                     return await self._without(error.kind, error.status)
                 continue
             status = self.head.status
             if status in NEXT_STATUSES and chooser.tries > 1 and self._allowed(f"http_{status}"):
-                self._account(status)
+                self.account(status)
                 if self._leave_for_next(f"http_{status}"):
                     continue
             if status in NEXT_STATUSES and self.cacher is not None and self.cacher.may_use_stale(f"http_{status}"):
@@ -346,7 +275,7 @@ class Visit:
             if request.header_in(b"upgrade") is None or request.parent is not None:
                 self.log(log.ERR, f"upstream sent unexpected status 101 while {HEADER}")
                 request.status = 0
-                self._account(502)
+                self.account(502)
                 return 502
             return await tunnel(self)
         if cacher is not None and cacher.begin(head):
@@ -370,7 +299,7 @@ class Visit:
 
     def done(self) -> None:
         """The answer is read as far as anybody wants: keep the connection when it may carry another request."""
-        self._account(self.trial.status)
+        self.account(self.trial.status)
         self._free(failed=False)
         stream = self.stream
         if stream is None:
@@ -398,7 +327,8 @@ class Visit:
         assert self.keep is not None
         link.keep(self.route.group, self.key, stream, self.clock, self.keep)
 
-    def _account(self, status: int) -> None:
+    def account(self, status: int) -> None:
+        """See Watched."""
         trial = self.trial
         trial.status = status
         if trial.response_time is None:
@@ -415,8 +345,11 @@ class Visit:
         if stream is not None:
             link.drop(stream)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """See Watched."""
         if self.peer is not None:
-            self._account(self.trial.status)
+            self.account(self.trial.status)
             self._free(failed=False)
         self._drop()
+        if self.cacher is not None:
+            self.cacher.end()
