@@ -61,6 +61,18 @@ local function failed(sock, where, why, number, later)
     return nil, why
 end
 
+local paths, path_count = {}, 0 -- names that were connected to: path of a unix socket, or false
+
+local function path_of(name)
+    local path = name:match("^unix:(.*)$") or false
+    if path_count >= 512 then
+        paths, path_count = {}, 0
+    end
+    paths[name] = path
+    path_count = path_count + 1
+    return path
+end
+
 --- connect(host, port, options?) or connect("unix:/path", options?)
 function methods.connect(sock, ...)
     if type(sock) ~= "table" then
@@ -80,7 +92,10 @@ function methods.connect(sock, ...)
     if sock.rid ~= R.id or sock.gen ~= R.gen then
         S.refused(sock)
     end
-    local path = name:match("^unix:(.*)$")
+    local path = paths[name]
+    if path == nil then
+        path = path_of(name)
+    end
     local key = name
     if path then
         options = type(port) == "table" and port or options

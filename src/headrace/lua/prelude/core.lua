@@ -111,9 +111,10 @@ S.context_names = context_names
 
 local getinfo = debug.getinfo
 
---- The place in the user's code that called into the prelude; nil when the caller is a C function.
-function S.where()
-    local level = 2
+--- The place in the user's code that called into the prelude; nil when the caller is a C function. level: where to
+--- look first.
+function S.where(level)
+    level = level or 2
     local info = getinfo(level, "Sl")
     while info and info.source:find("^=ngx%.") do
         level = level + 1

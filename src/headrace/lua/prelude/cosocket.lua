@@ -325,7 +325,7 @@ function S.new_socket(R, kind)
         rid = R.id, gen = R.gen, conf = conf, rb = buffer.new(), buffer_size = conf.buffer_size, reused = 0,
         connect_timeout = conf.connect_timeout, send_timeout = conf.send_timeout, read_timeout = conf.read_timeout,
         rreg = false, wreg = false,
-        made = S.where() or "?",
+        made = S.where(3) or "?",
     }, kind)
 end
 

@@ -135,17 +135,8 @@ local function release(R)
     end
     R.id = nil
     R.gen = R.gen + 1
-    R.ctx = nil
-    R.sent = nil
-    R.eof = nil
-    R.code = nil
-    R.over = nil
-    R.keep = nil
-    R.abort = nil
-    R.raw = nil
-    R.begun = nil
-    R.pending = nil
-    R.task = nil
+    R.ctx, R.sent, R.eof, R.code, R.over, R.keep = nil, nil, nil, nil, nil, nil
+    R.abort, R.raw, R.begun, R.pending, R.task = nil, nil, nil, nil, nil
     R.header_only, R.flushing, R.reading = nil, nil, nil
     R.conf = nil
     S.empty(R.buf)
@@ -380,8 +371,12 @@ function S.run(ref, id, flags)
     S.cur, S.R = outer_thread, outer_record
     if token == DONE and ok and R.live == 1 then
         finish(T, true)
-        if fresh and not keep and tail == 0 and not (R.ctx or R.socks or R.threads or R.begun or R.eof or R.abort) then
+        if fresh and not keep and tail == 0 and not (R.socks or R.threads or R.begun or R.eof or R.abort) then
             local out, fields = taken(R.buf), S.untold_of(id)
+            if R.ctx then
+                S.note_for(R, R.conf, "lua release ngx.ctx at ref 1")
+                R.ctx = nil
+            end
             R.id, R.sent = nil, nil
             R.gen = R.gen + 1
             R.sync = false
