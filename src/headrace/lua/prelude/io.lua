@@ -302,3 +302,33 @@ function send_plain(sock, data)
     return send_slow(sock, data, n)
 end
 S.send_plain = send_plain
+
+--- The fill() of a way whose bytes the host has. next(id) gives bytes, or nil and why there are none, or nothing: then
+--- they are told to the thread that `waits` has for the id, and stop(id) takes the question back.
+function S.fill_from_host(waits, next, stop)
+    return function(sock, _, timeout)
+        local id = sock.rid
+        local bytes, why = next(id)
+        if not bytes and not why then
+            local T = S.cur
+            sock.reader = T
+            local seq = S.mark(T)
+            waits[id] = { T, seq }
+            local entry = S.at(S.mono() + (timeout or sock.read_timeout), S.expire, T, seq)
+            bytes, why = S.wait()
+            S.cancel(entry)
+            sock.reader = nil
+            if not bytes and not why then
+                waits[id] = nil
+                stop(id)
+                return nil, "timeout"
+            end
+        end
+        if not bytes then
+            return nil, why
+        end
+        sock.rb:put(bytes)
+        S.count_op()
+        return #bytes
+    end
+end

@@ -38,34 +38,8 @@ function S.body_bytes(id, bytes, why)
     end
 end
 
-local function body_fill(sock)
-    local id = sock.rid
-    local bytes, why = host.body_next(id)
-    if not bytes and not why then
-        local T = S.cur
-        sock.reader = T
-        local seq = S.mark(T)
-        waits[id] = { T, seq }
-        local entry = S.at(S.mono() + sock.read_timeout, S.expire, T, seq)
-        bytes, why = S.wait()
-        S.cancel(entry)
-        sock.reader = nil
-        if not bytes and not why then
-            waits[id] = nil
-            host.body_stop(id)
-            return nil, "timeout"
-        end
-    end
-    if not bytes then
-        return nil, why
-    end
-    sock.rb:put(bytes)
-    S.count_op()
-    return #bytes
-end
-
 local body_way = {
-    fill = body_fill,
+    fill = S.fill_from_host(waits, host.body_next, host.body_stop),
     close = function(sock)
         local id = sock.rid
         if waits[id] then

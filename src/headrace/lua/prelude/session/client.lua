@@ -56,31 +56,7 @@ function S.forget_client(id)
     end
 end
 
-local function fill(sock, _, timeout)
-    local id = sock.rid
-    local bytes, why = host.client_next(id)
-    if not bytes and not why then
-        local T = S.cur
-        sock.reader = T
-        local seq = S.mark(T)
-        reads[id] = { T, seq }
-        local entry = S.at(S.mono() + (timeout or sock.read_timeout), S.expire, T, seq)
-        bytes, why = S.wait()
-        S.cancel(entry)
-        sock.reader = nil
-        if not bytes and not why then
-            reads[id] = nil
-            host.client_stop(id)
-            return nil, "timeout"
-        end
-    end
-    if not bytes then
-        return nil, why
-    end
-    sock.rb:put(bytes)
-    S.count_op()
-    return #bytes
-end
+local fill = S.fill_from_host(reads, host.client_next, host.client_stop)
 
 local function send(sock, data)
     local id = sock.rid
