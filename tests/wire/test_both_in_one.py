@@ -23,6 +23,16 @@ http {
             set $lua "";
             content_by_lua_block { ngx.var.lua = "seen \\"here\\"" ngx.say("from lua") }
         }
+        location /emit {
+            access_log off;
+            content_by_lua_block { ngx.say(ngx.emit("web.lua", {from = "content", n = 1, list = {1, 2}})) }
+            header_filter_by_lua_block { ngx.emit("web.lua", {from = "header_filter"}) }
+            body_filter_by_lua_block { if ngx.arg[2] then ngx.emit("web.lua", {from = "body_filter"}) end }
+            log_by_lua_block {
+                ngx.emit("web.lua", {from = "log", status = ngx.status, bytes = "\\255"})
+                ngx.timer.at(0, function() ngx.emit("web.lua", {from = "timer"}) end)
+            }
+        }
         location /quiet { access_log off; return 200 "quiet"; }
         location /both { access_log pipeline:web.full; access_log files.log; return 404; }
     }
@@ -92,6 +102,24 @@ def test_requests_become_records_of_the_pipeline(prefix, port, headrace):
         assert total["edge"]["requests"] >= 54
         assert process.stop(signal.SIGQUIT) == 0
         assert len(of("web.hits")) == 51
+
+
+def test_scripts_emit_in_every_phase(prefix, port, headrace):
+    """W12: records from log and filter phases, where nothing may wait, go straight into the pipeline."""
+    (source,) = free_ports(1)
+    with rig.origin() as origin:
+        (prefix / "nginx.conf").write_text(NGINX.replace("PORT", str(port)))
+        (prefix / "fluent.conf").write_text(FLUENT.replace("SOURCE", str(source)).replace("TARGET", str(origin.port)))
+        process = headrace("headrace", "run", prefix / "nginx.conf", prefix / "fluent.conf")
+        rig.wait_listens(port, process)
+        assert rig.get(port, "/emit").body == b"true\n"
+        wait_until(lambda: len(rig.records(origin.requests)) == 5, "five records")
+        records = {record.pop("from"): record for record in rig.records(origin.requests)}
+        assert records["content"] == {"n": 1, "list": [1, 2]}
+        assert records["log"]["status"] == 200
+        assert set(records) == {"content", "header_filter", "body_filter", "log", "timer"}
+        assert {request.target for request in origin.requests} == {"/web.lua"}
+        assert rig.stats(headrace, process)["bridge"]["emitted"] == 5
 
 
 def test_records_of_the_last_requests_are_delivered_at_the_end(prefix, port, headrace):

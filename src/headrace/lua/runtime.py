@@ -31,6 +31,7 @@ from headrace.edge.request import live
 from headrace.errors import ConfError
 from headrace.lua import loopfd
 from headrace.lua.api.balancer import BalancerApi
+from headrace.lua.api.emit import EmitApi
 from headrace.lua.api.errlog import ErrlogApi
 from headrace.lua.api.ocsp import OcspApi
 from headrace.lua.api.pem import PemApi
@@ -158,7 +159,7 @@ class Runtime:
             self.balancer,
             self.threads,
         )
-        for part in (*parts, self.pipes, self.errlog, self.ssl, PemApi(), OcspApi(), *self.side.parts):
+        for part in (*parts, self.pipes, self.errlog, EmitApi(), self.ssl, PemApi(), OcspApi(), *self.side.parts):
             host.update(part.functions())
         host.update(settings.overlay.functions if settings.overlay else {})
         values = {

@@ -65,6 +65,7 @@ PRELUDE: Final = (
     "pipe",
     "workerthread",
     "cjson",
+    "emit",
     "jitv",
     "bcsave",
     "symbols",
