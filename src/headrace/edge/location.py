@@ -165,14 +165,21 @@ class Location:
         return evaluate(self.root if self.alias is None else self.alias, request)
 
     def path_of(self, request: Request, uri: bytes | None = None) -> bytes:
-        """The file that a path (by default the request's) stands for, by root or alias."""
+        """The file that a path (by default the request's) stands for, by root or alias.
+
+        It ends before a NUL, which no client can send and a script can set: nginx's system calls see no more, too.
+        """
         uri = request.uri if uri is None else uri
         if self.alias is None:
-            return evaluate(self.root, request).rstrip(b"/") + uri
-        alias = evaluate(self.alias, request)
-        if self.alias_skip < 0:
-            return alias + uri if request.uri_behind_alias else alias
-        return alias + uri[self.alias_skip :]
+            path = evaluate(self.root, request).rstrip(b"/") + uri
+        else:
+            path = evaluate(self.alias, request)
+            if self.alias_skip >= 0:
+                path += uri[self.alias_skip :]
+            elif request.uri_behind_alias:
+                path += uri
+        end = path.find(b"\0")
+        return path if end < 0 else path[:end]
 
     def tried(self, request: Request, name: bytes, *, made: bool) -> tuple[bytes, bytes]:
         """The file that a name of try_files stands for, and the URI that goes on when it exists.
