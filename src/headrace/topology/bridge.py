@@ -1,4 +1,4 @@
-"""The log bridge: records of `access_log pipeline:TAG` and of Lua's `ngx.emit` go to the router of the pipeline in the same worker.
+"""The log bridge: records of `access_log pipeline:TAG` and of Lua's `ngx.emit` go to the pipeline in the same worker.
 
 A request that has ended cannot wait for a full buffer. What the pipeline wants waited for is waited for here, so
 many batches at most; beyond that, and when the buffer refuses, a record is dropped and counted.
@@ -72,7 +72,7 @@ class Bridge:
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-            self._log.write("warn", f"records of the gateway: the buffer is full, {self.dropped} records dropped so far")
+            self._log.write("warn", f"gateway records: the buffer is full, {self.dropped} dropped so far")
 
     async def drain(self) -> None:
         """Give waiting records a last chance."""
