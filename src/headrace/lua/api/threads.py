@@ -86,3 +86,5 @@ class ThreadsApi:
         for helper in self._all:
             with contextlib.suppress(ProcessLookupError):
                 helper.kill()
+            # The loop may end before it hears of the death: what it holds of the process is given up here.
+            helper._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio has no public way
