@@ -1,4 +1,4 @@
-"""Issue figures of the gateway: CPU a request of the same nginx.conf beside nginx with its Lua module.
+"""The gateway: CPU a request of the same nginx.conf beside nginx with its Lua module, path by path.
 
 One configuration for both, keep-alive, wrk on the other core. The upstream of proxy_pass and the Redis server
 are shared by both and are not in the figures: CPU is that of the tree of the program under test.
