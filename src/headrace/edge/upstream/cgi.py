@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.http1.parse import ProtocolError, parse_response_head
-from headrace.edge.upstream.reply import INVALID, PREMATURE, TOO_BIG, BadReply
+from headrace.edge.upstream.reply import INVALID, PREMATURE, TOO_BIG, BadReply, Reading
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
@@ -49,16 +49,11 @@ class Params:
         return found
 
 
-class CgiReader:
+class CgiReader(Reading):
     """See reply.Reader: a head with a Status field, or an HTTP head; the body ends with the connection."""
 
     def __init__(self, method: bytes, limit: int) -> None:
-        self.head: ResponseHead | None = None
-        self.done = False
-        self.keep_alive = False
-        self.length: int | None = None
-        self.trailers: list[tuple[bytes, bytes]] = []
-        self.notes: list[tuple[int, bytes]] = []
+        super().__init__()
         self.left: int | None = None
         self._method = method
         self._limit = limit

@@ -19,7 +19,7 @@ from headrace.core.http2.client import ClientConnection, Headers
 from headrace.core.http2.frames import Fault
 from headrace.core.http2.hpack import encode_fields
 from headrace.edge.upstream.ask import Ask, body_length, request_uri, safe_target, unparsed
-from headrace.edge.upstream.reply import PREMATURE, BadReply
+from headrace.edge.upstream.reply import PREMATURE, BadReply, Reading
 from headrace.edge.upstream.routing import PassService
 from headrace.errors import ConnectionFailed, Error, HttpError
 
@@ -81,18 +81,13 @@ def _shown(text: bytes) -> str:
     return text[:200].decode("latin-1").encode("unicode_escape").decode("ascii")
 
 
-class GrpcReader:
+class GrpcReader(Reading):
     """See reply.Reader. What has to go out in answer to what comes is written to the stream at once."""
 
     extra = b""
 
     def __init__(self, session: ClientConnection, stream: Stream, method: bytes) -> None:
-        self.head: ResponseHead | None = None
-        self.done = False
-        self.keep_alive = False
-        self.length: int | None = None
-        self.trailers: list[Field] = []
-        self.notes: list[tuple[int, bytes]] = []
+        super().__init__()
         self.pump: GrpcPump | None = None
         self._session = session
         self._stream = stream

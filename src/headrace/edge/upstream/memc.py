@@ -13,13 +13,12 @@ from headrace.edge.log import ERR
 from headrace.edge.times import http_date
 from headrace.edge.upstream.ask import Ask, file_size
 from headrace.edge.upstream.memcached import MemcachedReader, escape_key
-from headrace.edge.upstream.reply import PREMATURE, BadReply
+from headrace.edge.upstream.reply import PREMATURE, BadReply, Reading
 from headrace.edge.upstream.routing import PassService
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
     from headrace.edge.upstream.service import Route
 
@@ -46,16 +45,11 @@ _MAX_UINT32: Final = 10
 _MAX_UINT64: Final = 20
 
 
-class SimpleReader:
+class SimpleReader(Reading):
     """See reply.Reader: an answer that is the body as it is. limit: bytes it may have."""
 
     def __init__(self, command: bytes, limit: int) -> None:
-        self.head: ResponseHead | None = None
-        self.done = False
-        self.keep_alive = False
-        self.length: int | None = None
-        self.trailers: list[tuple[bytes, bytes]] = []
-        self.notes: list[tuple[int, bytes]] = []
+        super().__init__()
         self._command = command
         self._pattern = ANSWERS[command]
         self._limit = limit

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.http1.parse import parse_response_head
 from headrace.edge.log import ERR, INFO
 from headrace.edge.upstream.ask import Ask
-from headrace.edge.upstream.reply import INVALID, PREMATURE, BadReply
+from headrace.edge.upstream.reply import INVALID, PREMATURE, BadReply, Reading
 from headrace.edge.upstream.routing import PassService
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
     from headrace.edge.upstream.service import Route
 
@@ -27,16 +26,11 @@ _TAIL: Final = b"\r\nEND\r\n"
 NOT_FOUND: Final = parse_response_head(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", b"GET")
 
 
-class MemcachedReader:
+class MemcachedReader(Reading):
     """See reply.Reader. key: that was asked for; flag: bits that mean the value is gzipped."""
 
     def __init__(self, key: bytes, flag: int, limit: int) -> None:
-        self.head: ResponseHead | None = None
-        self.done = False
-        self.keep_alive = False
-        self.length: int | None = None
-        self.trailers: list[tuple[bytes, bytes]] = []
-        self.notes: list[tuple[int, bytes]] = []
+        super().__init__()
         self._key = key
         self._flag = flag
         self._limit = limit

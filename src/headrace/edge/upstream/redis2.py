@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.http1.parse import parse_response_head
 from headrace.edge.log import ERR
 from headrace.edge.upstream.ask import Ask
-from headrace.edge.upstream.reply import PREMATURE, BadReply
+from headrace.edge.upstream.reply import PREMATURE, BadReply, Reading
 from headrace.edge.upstream.routing import PassService
 from headrace.edge.values import Value, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.core.http1.events import ResponseHead
     from headrace.edge.request import Request
     from headrace.edge.upstream.service import Route
 
@@ -85,16 +84,11 @@ def _invalid(line: bytes) -> BadReply:
     return BadReply(f"upstream sent invalid response: {line[:80]!r}")
 
 
-class RedisReader:
+class RedisReader(Reading):
     """See reply.Reader."""
 
     def __init__(self, replies: int) -> None:
-        self.head: ResponseHead | None = None
-        self.done = False
-        self.keep_alive = False
-        self.length: int | None = None
-        self.trailers: list[tuple[bytes, bytes]] = []
-        self.notes: list[tuple[int, bytes]] = []
+        super().__init__()
         self._scan = ReplyScan(replies)
 
     def feed(self, data: bytes) -> list[bytes]:

@@ -75,19 +75,27 @@ class Reader(Protocol):
         ...
 
 
-class HttpReader:
-    """See Reader. method: of the request as the upstream got it."""
+class Reading:
+    """What a Reader of any protocol knows, before the first byte."""
 
-    __slots__ = ("_body", "_buffer", "_interim", "_limit", "_method", "_until_close", "done", "extra", "head",
-                 "keep_alive", "length", "notes", "trailers")  # fmt: skip
+    __slots__ = ("done", "head", "keep_alive", "length", "notes", "trailers")
 
-    def __init__(self, method: bytes, limit: int) -> None:
+    def __init__(self) -> None:
         self.head: ResponseHead | None = None
         self.done = False
         self.keep_alive = False
         self.length: int | None = None
         self.trailers: list[tuple[bytes, bytes]] = []
         self.notes: list[tuple[int, bytes]] = []
+
+
+class HttpReader(Reading):
+    """See Reader. method: of the request as the upstream got it."""
+
+    __slots__ = ("_body", "_buffer", "_interim", "_limit", "_method", "_until_close", "extra")
+
+    def __init__(self, method: bytes, limit: int) -> None:
+        super().__init__()
         self.extra = b""
         """What came behind the answer: bytes of the new protocol after 101."""
         self._method = method
