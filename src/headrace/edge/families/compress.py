@@ -5,8 +5,6 @@ https://github.com/google/ngx_brotli, https://github.com/tokers/zstd-nginx-modul
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -26,16 +24,15 @@ from headrace.edge.families.common import (
     table,
 )
 from headrace.edge.families.gzip import accepts
-from headrace.edge.filesend import send_file
+from headrace.edge.precompressed import sender
 from headrace.edge.values import to_bytes
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from headrace.conf.tree import Directive
     from headrace.edge.location import Location
-    from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
     from headrace.edge.scope import Scope
 
@@ -175,7 +172,9 @@ class _CompressFamily(BaseFamily):
         vary = scope.get("gzip_vary", False)
         how = scope.get(f"{prefix}_static", "off")
         if how != "off":
-            location.add(phases.CONTENT, _sender(self.coding, self.suffix, vary=vary, always=how == "always"))
+            wanted = partial(_wants, self.coding)
+            send = sender(self.coding, self.suffix, wanted=wanted, vary=vary, always=how == "always")
+            location.add(phases.CONTENT, send)
         if scope.get(prefix, False):
             types: frozenset[bytes] = scope.get(f"{prefix}_types", frozenset())
             least = scope.get(f"{prefix}_min_length", 20)
@@ -238,28 +237,5 @@ class ZstdFamily(_CompressFamily):
         return partial(_Zstd, scope.get("zstd_comp_level", 1))
 
 
-def _sender(coding: bytes, suffix: bytes, *, vary: bool, always: bool) -> Handler:
-    def send(request: Request) -> Result | Awaitable[Result]:
-        if request.method not in (b"GET", b"HEAD") or request.uri.endswith(b"/"):
-            return None
-        wanted = always or (request.parent is None and accepts(request.header_in(b"accept-encoding"), coding))
-        if not wanted and not vary:
-            return None
-        try:
-            fd = os.open(request.location.path_of(request) + suffix, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            os.close(fd)
-            return None
-        if not always:
-            request.vary = vary
-        if not wanted:
-            os.close(fd)
-            return None
-        request.discard_body()
-        request.headers_out.set(b"Content-Encoding", coding)
-        return send_file(request, fd, info)
-
-    return send
+def _wants(coding: bytes, request: Request) -> bool:
+    return request.parent is None and accepts(request.header_in(b"accept-encoding"), coding)

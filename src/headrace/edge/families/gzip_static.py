@@ -5,24 +5,19 @@ https://nginx.org/en/docs/http/ngx_http_gzip_static_module.html, ngx_http_gunzip
 
 from __future__ import annotations
 
-import os
-import stat
 import zlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.edge import log, phases
 from headrace.edge.families.common import HSL, BaseFamily, flag, flag_of, number_of, size_of, spec, table
 from headrace.edge.families.gzip import Gzip, gzip_settings
-from headrace.edge.filesend import send_file
+from headrace.edge.precompressed import sender
 from headrace.errors import ConfError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from headrace.conf.tree import Directive
     from headrace.edge.filters import HeaderFilter
     from headrace.edge.location import Location
-    from headrace.edge.phases import Handler, Result
     from headrace.edge.request import Request
     from headrace.edge.scope import Scope
 
@@ -51,37 +46,11 @@ class GzipStaticFamily(BaseFamily):
         """Files: before the plain ones. Answers that come compressed: before what changes bodies."""
         how = scope.get("gzip_static", "off")
         if how != "off":
-            location.add(phases.CONTENT, _sender(gzip_settings(scope), always=how == "always"))
+            settings = gzip_settings(scope)
+            send = sender(b"gzip", b".gz", wanted=settings.wanted, vary=settings.vary, always=how == "always")
+            location.add(phases.CONTENT, send)
         if scope.get("gunzip", False):
             location.add_header_filter("gunzip", _unpacker(gzip_settings(scope)))
-
-
-def _sender(settings: Gzip, *, always: bool) -> Handler:
-    def send(request: Request) -> Result | Awaitable[Result]:
-        if request.method not in (b"GET", b"HEAD") or request.uri.endswith(b"/"):
-            return None
-        packed = always or settings.wanted(request)
-        if not packed and not settings.vary:
-            return None
-        path = request.location.path_of(request) + b".gz"
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            os.close(fd)
-            return None
-        if not always:
-            request.vary = settings.vary
-        if not packed:
-            os.close(fd)
-            return None
-        request.discard_body()
-        request.headers_out.set(b"Content-Encoding", b"gzip")
-        return send_file(request, fd, info)
-
-    return send
 
 
 def _unpacker(settings: Gzip) -> HeaderFilter:
