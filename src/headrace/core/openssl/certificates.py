@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.openssl.failure import drain, unusable
-from headrace.core.openssl.handles import Handle, Memory, Output
+from headrace.core.openssl.handles import Handle, Memory, Output, der_of
 from headrace.core.openssl.library import library
 from headrace.errors import ConfError
 
@@ -35,13 +35,7 @@ class Certificate(Handle):
 
     def der(self) -> bytes:
         """The certificate in DER."""
-        lib = library()
-        where = ctypes.c_void_p()
-        size = lib.i2d_X509(self.pointer, ctypes.byref(where))
-        try:
-            return ctypes.string_at(where.value or 0, max(size, 0))
-        finally:
-            lib.CRYPTO_free(where, b"", 0)
+        return der_of(self.pointer, "X509")
 
     def subject(self, *, legacy: bool = False) -> bytes:
         """The subject as RFC 2253 writes it; legacy: in OpenSSL's one-line form."""

@@ -38,6 +38,17 @@ class Handle:
             self.pointer = 0
 
 
+def der_of(pointer: int, kind: str) -> bytes:
+    """An object in DER, b"" when it has none. kind: as OpenSSL names it, X509 say."""
+    lib = library()
+    where = ctypes.c_void_p()
+    size = getattr(lib, f"i2d_{kind}")(pointer, ctypes.byref(where))
+    try:
+        return ctypes.string_at(where.value or 0, max(size, 0))
+    finally:
+        lib.CRYPTO_free(where, b"", 0)
+
+
 class Memory:
     """A buffer of bytes for OpenSSL to read from; `with` frees it."""
 

@@ -12,7 +12,7 @@ Where the answer may be an awaitable, the handshake waits for it and then goes o
    once: it is called within OpenSSL. `Refused` ends the handshake with an alert.
 4. certificate: version and cipher are known, the certificate is to be chosen: `connection.clear_certificates`,
    `use_certificates`, `use_key`, `set_ocsp_response`, `verify_client`.
-5. session_new: a session was made: its id and its DER, to be kept. session_remove: it is not to be used any more.
+5. session_new: a session was made: its id and its DER, to be kept.
 
 What a hook raises ends the handshake with an alert; `TlsStream.handshake` raises it again, as the cause of a
 ConnectionFailed.
@@ -52,7 +52,6 @@ class Hooks:
     server_name: Callable[[Connection, str | None], Context | None] | None = None
     certificate: Callable[[Connection], Awaitable[None] | None] | None = None
     session_new: Callable[[Connection, bytes, bytes], None] | None = None
-    session_remove: Callable[[bytes], None] | None = None
 
 
 class Stapler(Protocol):

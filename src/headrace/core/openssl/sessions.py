@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 from headrace.core.openssl.failure import unusable
-from headrace.core.openssl.handles import Handle
+from headrace.core.openssl.handles import Handle, der_of
 from headrace.core.openssl.library import library
 from headrace.core.shared import zone
 from headrace.core.slots import LEAST, Slots
@@ -50,14 +50,7 @@ class Session(Handle):
 
     def der(self) -> bytes:
         """The session in DER, its secrets in the clear."""
-        lib = library()
-        size = lib.i2d_SSL_SESSION(self.pointer, None)
-        if size <= 0:
-            return b""
-        room = ctypes.create_string_buffer(size)
-        where = ctypes.c_void_p(ctypes.addressof(room))
-        lib.i2d_SSL_SESSION(self.pointer, ctypes.byref(where))
-        return room.raw
+        return der_of(self.pointer, "SSL_SESSION")
 
     @property
     def id(self) -> bytes:
