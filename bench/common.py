@@ -55,6 +55,15 @@ def cpu_seconds(pid: int) -> float:
     return total / TICK
 
 
+def scheduled_seconds(pid: int) -> float:
+    """Seconds on a processor of a process tree, of all threads, to the nanosecond, as the scheduler counts them."""
+    total = 0
+    for one in children(pid):
+        for task in pathlib.Path(f"/proc/{one}/task").iterdir():
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
 def memory_bytes(pid: int) -> list[int]:
     """Resident bytes of each process of a tree, the largest first."""
     sizes = []

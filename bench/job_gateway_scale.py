@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from common import Program, children, free_port, headrace_nginx_command, nginx_command, wait_for, wrk
+from common import Program, free_port, headrace_nginx_command, nginx_command, scheduled_seconds, wait_for, wrk
 
 CONF = """
 worker_processes 1;
@@ -116,15 +116,6 @@ JOBS: dict[str, Callable[[int], dict[str, str]]] = {
 }
 
 
-def cpu(program: Program) -> float:
-    """Seconds on a processor of the whole tree, to the nanosecond."""
-    total = 0
-    for pid in children(program.pid):
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
-
-
 def ask(port: int, path: str) -> bytes:
     """One request; the whole answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=120) as sock:
@@ -169,9 +160,9 @@ def measure(folder: pathlib.Path, name: str, size: int, command: Any, *, rounds:
         best = None
         wrk(url, connections=16, seconds=1, core=1, script=script)
         for _ in range(rounds):
-            before = cpu(program)
+            before = scheduled_seconds(program.pid)
             done = wrk(url, connections=16, seconds=seconds, core=1, script=script)
-            spent = (cpu(program) - before) / done["requests"] * 1e6
+            spent = (scheduled_seconds(program.pid) - before) / done["requests"] * 1e6
             best = spent if best is None else min(best, spent)
         for one in held:
             one.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from common import BIN, Program, children, free_port, wait_for
+from common import BIN, Program, free_port, scheduled_seconds, wait_for
 
 SOURCE = """
 <source>
@@ -68,15 +68,6 @@ SETTLE = 1.5
 IDLE = 2.0
 
 
-def cpu(program: Program) -> float:
-    """Seconds on a processor, of all threads, to the nanosecond."""
-    total = 0
-    for pid in children(program.pid):
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
-
-
 def messages(tags: Iterator[str], count: int) -> bytes:
     """Single events, the last of which asks for an acknowledgement."""
     record = {"message": "GET /index.html 200 took 12 ms", "host": "web-1.example", "ms": 12.5}
@@ -106,9 +97,9 @@ def cycle(size: int) -> Iterator[str]:
 def idle(program: Program) -> float:
     """CPU microseconds a second while nothing comes."""
     time.sleep(SETTLE)
-    before, start = cpu(program), time.monotonic()
+    before, start = scheduled_seconds(program.pid), time.monotonic()
     time.sleep(IDLE)
-    return (cpu(program) - before) / (time.monotonic() - start) * 1e6
+    return (scheduled_seconds(program.pid) - before) / (time.monotonic() - start) * 1e6
 
 
 def of_messages(folder: pathlib.Path, conf: str, filling: int, tags: int) -> dict[str, float]:
@@ -120,9 +111,10 @@ def of_messages(folder: pathlib.Path, conf: str, filling: int, tags: int) -> dic
         wait_for(port, program, 30)
         names = cycle(tags)
         send(port, messages(names, filling))
-        before = cpu(program)
+        before = scheduled_seconds(program.pid)
         send(port, messages(names, MESSAGES))
-        return {"event_us": (cpu(program) - before) / MESSAGES * 1e6, "idle_us_a_second": idle(program)}
+        spent = scheduled_seconds(program.pid) - before
+        return {"event_us": spent / MESSAGES * 1e6, "idle_us_a_second": idle(program)}
 
 
 def queued_chunks(folder: pathlib.Path, size: int) -> dict[str, float]:
@@ -151,13 +143,13 @@ def tailed_files(folder: pathlib.Path, size: int) -> dict[str, float]:
             time.sleep(0.1)
         resting = idle(program)
         lines = 1000
-        before = cpu(program)
+        before = scheduled_seconds(program.pid)
         for number in range(lines):
             with paths[number % size].open("a") as file:
                 file.write("a line of a log that is tailed\n")
             time.sleep(0.002)
         time.sleep(0.5)
-        return {"event_us": (cpu(program) - before) / lines * 1e6, "idle_us_a_second": resting}
+        return {"event_us": (scheduled_seconds(program.pid) - before) / lines * 1e6, "idle_us_a_second": resting}
 
 
 JOBS: dict[str, Callable[[pathlib.Path, int], dict[str, float]]] = {
