@@ -99,7 +99,8 @@ class LuaHandlers:
             def answer(request: Request) -> Result | Awaitable[Result]:
                 if request.lua is not None:
                     enter(request)
-                result = run(ref, request.id, _flags(request, CONTENT))
+                plain = request.method != b"HEAD" and not request.header_sent
+                result = run(ref, request.id, CONTENT if plain else _flags(request, CONTENT))
                 if type(result) is bytes:
                     request.end_with(result)
                     return DONE

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
     from headrace.lua.vm import VM
 
+SHARED: Final = {
+    "ngx.re": "match find gmatch sub gsub",
+    "ngx.socket": "tcp udp stream connect",
+    "ngx.thread": "spawn wait kill",
+    "ngx.timer": "at every running_count pending_count",
+    "ngx.config": "subsystem debug prefix nginx_version nginx_configure ngx_lua_version",
+    "ngx.worker": "exiting pid pids count id",
+}
+"""The names of tables that http and stream have alike."""
+
 _NAMES: Final = {
     "ngx": """
         arg var ctx status header headers_sent null is_subrequest shared
@@ -41,12 +51,7 @@ _NAMES: Final = {
         get_post_args get_headers set_header clear_header read_body discard_body get_body_data get_body_file
         set_body_data set_body_file init_body append_body finish_body socket
     """,
-    "ngx.re": "match find gmatch sub gsub",
-    "ngx.socket": "tcp udp stream connect",
-    "ngx.thread": "spawn wait kill",
-    "ngx.timer": "at every running_count pending_count",
-    "ngx.config": "subsystem debug prefix nginx_version nginx_configure ngx_lua_version",
-    "ngx.worker": "exiting pid pids count id",
+    **SHARED,
     "ndk": "set_var",
 }
 

@@ -5,7 +5,6 @@ https://nginx.org/en/docs/http/ngx_http_proxy_module.html
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.edge.families.caching import apply_cache, cache_specs
@@ -240,8 +239,3 @@ def use_resolver(scope: Scope, service: PassService) -> None:
     """Let names that come from variables be asked for."""
     service.resolver = scope.get("resolver")
     service.resolver_timeout = scope.get("resolver_timeout", 30.0)
-
-
-def conf_file(scope: Scope, text: str) -> str:
-    """A file that is looked for beside the configuration."""
-    return text if text.startswith("/") else os.path.join(scope.build.conf_dir, text)

@@ -179,6 +179,16 @@ function S.check_number(value, n, name)
     return S.bad_argument(n, name, "number expected, got " .. (value == nil and "nil" or type(value)))
 end
 
+--- The code of ngx.exit: a number, and none of those that only nginx's own handlers return.
+function S.check_exit(code)
+    if type(code) ~= "number" then
+        return S.bad_argument(1, "exit", "number expected, got " .. type(code))
+    end
+    if code == -2 or code == -4 then
+        return raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
+    end
+end
+
 --- A method called on something else than its object.
 function S.bad_self(value, name)
     return raise("bad argument #1 to '" .. name .. "' (table expected, got " .. type(value) .. ")")

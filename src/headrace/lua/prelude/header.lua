@@ -113,7 +113,7 @@ local function escape_name(text)
     end
     return text
 end
-S.escape_header_value, S.escape_header_name = escape_value, escape_name
+S.escape_header_value = escape_value
 
 local function response_name(key)
     key = type(key) == "string" and key or tostring(key)
@@ -239,8 +239,6 @@ ngx.resp.get_headers = headers_api(host.headers_out, "get_headers")
 function ngx.resp.add_header(key, value)
     return set_response(key, value, false)
 end
-
-S.escape_header_value = escape_value
 
 function ngx.req.set_header(name, value)
     local R = S.request()

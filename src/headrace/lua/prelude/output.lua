@@ -272,12 +272,7 @@ function ngx.exit(code)
     if not R or R.phase <= S.INIT_WORKER then
         return S.disabled()
     end
-    if type(code) ~= "number" then
-        return S.bad_argument(1, "exit", "number expected, got " .. type(code))
-    end
-    if code == ngx.AGAIN or code == ngx.DONE then
-        return S.raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
-    end
+    S.check_exit(code)
     S.note("lua exit with code ", code)
     if R.phase == S.HEADER_FILTER or R.phase == S.BALANCER or R.phase == S.SSL_SESSION_STORE then
         R.code = code -- the script goes on, as in OpenResty

@@ -9,7 +9,6 @@ local raw = {}
 for name, fn in pairs(coroutine) do
     raw[name] = fn
 end
-S.raw_coroutine = raw
 local co_create, co_resume, co_yield, co_status = raw.create, raw.resume, raw.yield, raw.status
 local co_running = raw.running
 local error, type, select = error, type, select

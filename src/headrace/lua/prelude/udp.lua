@@ -282,4 +282,3 @@ function ngx.socket.udp(...)
     end
     return S.new_socket(R, meta)
 end
-S.udp_methods = methods

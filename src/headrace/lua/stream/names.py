@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
-from headrace.lua.names import values_of
+from headrace.lua.names import SHARED, values_of
 from headrace.lua.runtime import Runtime, Settings
 from headrace.lua.stream.side import StreamSide
 
@@ -23,12 +23,7 @@ _NAMES: Final = {
         OK ERROR AGAIN DONE DECLINED STDERR EMERG ALERT CRIT ERR WARN NOTICE INFO DEBUG
     """,
     "ngx.req": "socket start_time",
-    "ngx.re": "match find gmatch sub gsub",
-    "ngx.socket": "tcp udp stream connect",
-    "ngx.thread": "spawn wait kill",
-    "ngx.timer": "at every running_count pending_count",
-    "ngx.config": "subsystem debug prefix nginx_version nginx_configure ngx_lua_version",
-    "ngx.worker": "exiting pid pids count id",
+    **SHARED,
 }
 
 DOCUMENTED: Final = frozenset(_NAMES) - {"ngx"} | {

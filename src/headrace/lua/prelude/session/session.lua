@@ -112,12 +112,7 @@ function ngx.exit(code)
     if not R or R.phase <= S.INIT_WORKER then
         return S.raise("no request found")
     end
-    if type(code) ~= "number" then
-        return S.bad_argument(1, "exit", "number expected, got " .. type(code))
-    end
-    if code == ngx.AGAIN or code == ngx.DONE then
-        return S.raise("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE")
-    end
+    S.check_exit(code)
     if R.phase == S.BALANCER then
         R.code = code
         return
